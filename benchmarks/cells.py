@@ -1,13 +1,13 @@
-"""Real expression with a nuisance: cells of blood in phases of their cycle, and bladder samples in batches.
+"""Real expression with a nuisance: blood cells in phases of their cycle, and bladder samples in batches.
 
-Run ``python benchmarks/cells.py CELLS.h5ad SAMPLES.npz``, either alone, ``--seeds 20 22`` for fewer. The cells are
-``scanpy/datasets/10x_pbmc68k_reduced.h5ad`` of the package scanpy (700 × 765; 501, 182, 17 cells in three phases, ten
-types): phase is forgotten, type must survive. The samples are ``bladderbatch`` of Bioconductor (57 × 22,283, five
-batches, three states), as arrays ``X``, ``batch``, ``cancer``: batch and state go together, and a fit must say so.
-Rules of what is kept, and how far estimates are shrunk, were changed after a look at the cells (seeds 0 to 10 and from
-100 on), so that they are no test of them; nothing was chosen on the samples. Seeds to quote are 20 to 27, other halves
-of the same rows. Each fit sees half of the rows; means over seeds.
-Saved in results/, beside what is on record of the other study.
+Run ``python benchmarks/cells.py CELLS.h5ad SAMPLES.npz``, or one of both, with ``--seeds 20 22`` for fewer. The cells
+are ``scanpy/datasets/10x_pbmc68k_reduced.h5ad`` of the package scanpy (700 × 765; 501, 182, 17 cells in three phases,
+ten types): the phase is removed, the type must be kept. The samples are ``bladderbatch`` of Bioconductor (57 × 22,283,
+five batches, three states), as arrays ``X``, ``batch``, ``cancer``: batch and state are confounded, and a fit must say
+so. The selection rules and the shrinkage of estimates were changed after results on the cells were known (seeds 0 to 10
+and from 100 on), so the cells are no independent test of them; nothing was chosen on the samples. Quote seeds 20 to 27,
+which are other halves of the same samples. Each fit sees half of the samples; results are means over seeds. They are
+saved in results/, next to those of the other study.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Study = tuple[str, np.ndarray, np.ndarray, np.ndarray]
 
 
 def studies(paths: list[str]) -> Iterator[Study]:
-    """Give name, observations, nuisance and label of each study."""
+    """Yield name, observations, nuisance and label of each study."""
     for path in map(Path, paths):
         if path.suffix == ".h5ad":
             import anndata
@@ -59,7 +59,7 @@ def studies(paths: list[str]) -> Iterator[Study]:
 def codes(
     X: np.ndarray, e: np.ndarray, label: np.ndarray, fit: np.ndarray, seed: int
 ) -> Iterator[tuple[str, Any, dict]]:
-    """Give what each method makes of all rows, learned from some, and what it says."""
+    """Yield latents of all samples by each method, fitted to some of them, and details of the fit."""
     scaled = StandardScaler().fit(X[fit]).transform(X)
     yield "expression", X, {}
     own = PerValueStandardiser().fit(X[fit], e[fit])
@@ -78,7 +78,7 @@ def codes(
 
 
 def read(code: np.ndarray, label: np.ndarray, fit: np.ndarray) -> float:
-    """Return how well a linear reader of the rows that were fitted tells a label of the others."""
+    """Return the score of a linear probe of a label, trained on the fitted samples, on the others."""
     reader = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1_000, class_weight="balanced"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a label that is rare among the others
@@ -86,7 +86,7 @@ def read(code: np.ndarray, label: np.ndarray, fit: np.ndarray) -> float:
 
 
 def told(code: np.ndarray, e: np.ndarray, fit: np.ndarray, seed: int) -> float:
-    """Return how well readers of some of the rows that were not fitted tell the nuisance of the others, in turn."""
+    """Return the mean score of probes of the nuisance over five splits of the samples that were not fitted."""
     left, scores = np.flatnonzero(~fit), []
     for some, others in StratifiedShuffleSplit(5, test_size=0.5, random_state=seed).split(left, e[left]):
         among = np.zeros(len(e), dtype=bool)
@@ -97,7 +97,7 @@ def told(code: np.ndarray, e: np.ndarray, fit: np.ndarray, seed: int) -> float:
 
 
 def on_record(new: set[str]) -> list[dict[str, Any]]:
-    """Return what is on record of studies that were not run now."""
+    """Return the records of studies that were not run now."""
     saved = json.loads(RECORD.read_text(encoding="utf-8"))["rows"] if RECORD.exists() else []
     return [row for row in saved if row["study"] not in new]
 

@@ -1,12 +1,12 @@
-"""Sessions of EMG recordings, forgotten: what probes still read of the session, and of the gesture, by each eraser.
+"""Sessions removed from EMG recordings: how well probes still predict the session, and the gesture, for each method.
 
 Run ``python benchmarks/emg.py`` (all cores, about twelve minutes on one; the recordings come with geomstats: ``pip
 install "pindown[examples]"``), or in parts, as in `_parts`. Settings were chosen on seeds 0 and 1, and from 10 on;
-those to quote are 2 to 6. Saved in results/, and put into docs/results/batch-effects.md.
+quote seeds 2 to 6. Saved in results/, and written to docs/results/batch-effects.md.
 
-Two kinds of held-out rows. *windows*: a third of the windows, at random, so that readers and erasers have seen their
-neighbours in time. *repetitions*: two of six repetitions of all gestures, whole, so that nobody has; probes then also
-learn on one of the two and are scored on the other.
+There are two kinds of held-out windows. *windows*: a random third of the windows, so that methods and probes have seen
+their neighbours in time. *repetitions*: two of six repetitions of all gestures, as a whole; probes are then trained on
+one of the two and scored on the other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READERS = [probe for probe in PROBES if probe.name in ("linear", "boosting")]
 
 
 class Windows(NamedTuple):
-    """Log spread of each of eight channels in each window, the gesture, the session, and which repetition it is of."""
+    """Log standard deviation of eight channels in each window, its gesture, session and repetition."""
 
     X: np.ndarray
     gesture: np.ndarray
@@ -79,7 +79,7 @@ def held_out(data: Windows, kind: str, seed: int) -> np.ndarray:
 
 
 def codes(train: Windows, test: Windows, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return what each method makes of the rows to fit and of those held out."""
+    """Return latents of training and of held-out windows by each method."""
     erasers = {
         "untouched": Untouched(),
         "components dropped": ComponentRemoval(),
@@ -166,11 +166,11 @@ SHOWN = {
     "Classify": "standardised, then `Classify` by gesture",
     "Classify, then Forget": "the same, then `Forget`",
 }
-"""Methods in the tables of the page, by what they are called there; the others are in results/."""
+"""Methods in the tables of the page, with their names there; the others are in results/."""
 
 
 def report(found: list[dict[str, Any]]) -> None:
-    """Save runs and means, and put a table for each kind of held-out rows into the page."""
+    """Save runs and means, and write a table for each kind of held-out windows to the page."""
     scores = [name for name in found[0] if ", " in name]
     means = pd.DataFrame(found).groupby(["world", "condition"], sort=False)[scores].mean()
     over = {"mean over seeds": spans(run["seed"] for run in found)}

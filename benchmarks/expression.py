@@ -1,15 +1,15 @@
-"""Simulated expression of genes in three laboratories: what codes tell of the laboratory, and of the type of a cell.
+"""Simulated gene expression in three laboratories: how well latents predict the laboratory, and the type of a cell.
 
 Run ``python benchmarks/expression.py`` (seeds 4 to 7, all cores; some three minutes a seed on one), or in parts, with
 ``--seeds``, ``--to`` and ``--parts`` as in `_parts`. Settings were chosen on seeds from 100 on. Saved in results/, and
-put into docs/results/batch-effects.md.
+written to docs/results/batch-effects.md.
 
-*balanced*: 600 cells × 200 genes and 300 × 2,000, every laboratory with the same types; `Forget` with its defaults. Of
-1,200 fresh cells: the laboratory by the worst of three families of probes, the type by a linear reader of the cells
-that were fitted, and the agreement of k-means clusters with types. *composition*: 4,000 × 200, each laboratory has six
-times as many cells of one type as of any other; `Forget` is given the type. Of 4,000 fresh cells: the laboratory within
-types, the type within laboratories, and carried from one to the others. *coin toss*: 600 × 200, given a label that says
-nothing: what a linear reader finds of it.
+*balanced*: 600 cells × 200 genes and 300 × 2,000, with the same types in every laboratory; `Forget` with its defaults.
+Scores on 1,200 new cells: the laboratory by the worst of three families of probes, the type by a linear probe trained
+on the fitted cells, and the agreement of k-means clusters with types. *composition*: 4,000 × 200, each laboratory has
+six times as many cells of one type as of any other; `Forget` is given the type. Scores on 4,000 new cells: the
+laboratory within types, the type within laboratories, and transferred from one to the others. *coin toss*: 600 × 200,
+given a random label: how well a linear probe predicts it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from pindown.metrics import Effort, leakage
 
 REPORT = range(4, 8)
 TOSSED = range(100, 140)
-"""Seeds of tosses, of which a few would not tell a bias from luck."""
+"""Seeds of tosses: a few would not distinguish a bias from chance."""
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "batch-effects.md"
 READERS = ["linear", "quadratic", "boosting"]
 COMPONENTS = (3, 5, 10, 20)
-"""Principal components that are tried, the best of which counts; nobody would know which without the types."""
+"""Numbers of principal components. The best counts, which a user without the types could not choose."""
 
 SKEW = 6.0
 """How many times as many cells of one type as of any other a laboratory has."""
@@ -64,7 +64,7 @@ Codes = Iterator[tuple[str, np.ndarray, np.ndarray]]
 
 
 def drawn(n_genes: int, n_cells: int, n_fresh: int, seed: int, skew: float = 1.0) -> tuple[Cells, Cells]:
-    """Return cells to fit to, and others of the same world."""
+    """Return training cells, and new cells of the same simulation."""
     world = Expression.of_cells(n_genes, skew=skew, random_state=seed)
     samples = (world.sample(n, random_state=1_000 * k + seed) for k, n in ((1, n_cells), (2, n_fresh)))
     train, test = (Cells(*(part.numpy() for part in (s.x.double(), s.u, s.label))) for s in samples)
@@ -72,7 +72,7 @@ def drawn(n_genes: int, n_cells: int, n_fresh: int, seed: int, skew: float = 1.0
 
 
 def baselines(train: Cells, test: Cells) -> Codes:
-    """Give what each closed form makes of the cells to fit and of the others."""
+    """Yield latents of training and of new cells by each closed form."""
     yield "expression", train.X, test.X
     own = PerValueStandardiser().fit(train.X, train.lab)
     standard = tuple(own.transform(part.X, part.lab) for part in (train, test))
@@ -100,7 +100,7 @@ def _both(fitted: Any, *parts: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def forgotten(train: Cells, test: Cells, given: np.ndarray | None, seed: int) -> tuple[Codes, dict[str, Any]]:
-    """Return codes that are told the laboratory and codes that are not, and how the fit went."""
+    """Return latents with and without the laboratory of new cells, and details of the fit."""
     start = time.perf_counter()
     forget = Forget(verbose=False, random_state=seed).fit(train.X, train.lab, given=given)
     how = {"seconds": time.perf_counter() - start, "codes": forget.n_components_, "kept": str(forget.batch_maps_)}
@@ -142,7 +142,7 @@ def composition(train: Cells, test: Cells, fitted: np.ndarray, codes: np.ndarray
 
 
 class Study(NamedTuple):
-    """Genes, cells to fit to and fresh ones; how far types differ between laboratories; and how codes are scored."""
+    """Numbers of genes, training and new cells; how far compositions differ between laboratories; and the score."""
 
     name: str
     size: tuple[int, int, int]
