@@ -10,18 +10,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from scipy.stats import special_ortho_group
 
 from pindown import metrics, theory
 from pindown._names import counted, printed
 from pindown.auditing.checks.arrays import held_out_r2
 from pindown.auditing.refits import Estimator, Refits
+from pindown.metrics.arrays import Matrix, best_matching, correlations, whitening
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.theory import Freedom, Indeterminacy
 from pindown.theory.structure import Block
-
-Matrix = NDArray[np.float64]
 
 CONSTANT = 1e-9  # spread of a latent, relative to its size, below which it is constant
 N_ROTATIONS = 5  # random rotations whose agreement is averaged for a level of chance
@@ -245,18 +243,11 @@ def _along_canonical(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
 
 def canonical(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
     """Return the directions of two sets of latents that correlate most, of unit variance; (d, k) each."""
-    maps = [_whitening(latents) for latents in (first, second)]
-    white = [(latents - latents.mean(0)) @ map for latents, map in zip((first, second), maps, strict=True)]
-    u, _, vt = np.linalg.svd(white[0].T @ white[1])
+    centred = [latents - latents.mean(0) for latents in (first, second)]
+    maps = [whitening(latents) for latents in centred]
+    u, _, vt = np.linalg.svd((centred[0] @ maps[0]).T @ (centred[1] @ maps[1]))
     k = min(len(u), len(vt))
     return maps[0] @ u[:, :k], maps[1] @ vt[:k].T
-
-
-def _whitening(latents: Matrix) -> Matrix:
-    """Return the map to white coordinates, as many as there are columns; 0 along directions that do not vary."""
-    _, s, vt = np.linalg.svd(latents - latents.mean(0), full_matrices=False)
-    scale = np.where(s > CONSTANT * max(s[0], CONSTANT), 1 / np.maximum(s, 1e-300), 0)
-    return vt.T * scale * math.sqrt(len(latents))
 
 
 def matching(first: Matrix, second: Matrix) -> Matrix:
@@ -268,11 +259,9 @@ def matching(first: Matrix, second: Matrix) -> Matrix:
     >>> matching(z, -z[:, ::-1]).round().tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    d = first.shape[1]
-    with np.errstate(invalid="ignore", divide="ignore"):  # a constant correlates with nothing
-        correlation = np.nan_to_num(np.abs(np.corrcoef(first, second, rowvar=False)[:d, d:]))
-    matched = linear_sum_assignment(correlation, maximize=True)[1]
-    order = np.concatenate([matched, np.setdiff1d(np.arange(correlation.shape[1]), matched)])
+    correlation = np.abs(correlations(first, second))
+    matched = best_matching(correlation.T)
+    order = np.concatenate([matched[matched >= 0], np.setdiff1d(np.arange(correlation.shape[1]), matched)])
     return correlation[:MOST_SHOWN, order[:MOST_SHOWN]]
 
 

@@ -296,10 +296,6 @@ def pictures_of(est: Any, refits: Refits, latents: Matrix, other: Matrix, *, gro
     )
 
 
-def _sheets(latents: Matrix, x: NDArray[Any]) -> tuple[NDArray[np.uint8], ...]:
-    return contact_sheet(x[:THUMBNAILS]), nearest_traversals(latents, x), swaps(latents, x)
-
-
 def _along_each(est: Any, latents: Matrix, x: NDArray[Any]) -> NDArray[np.uint8]:
     """Return images along latents: decoded if the decoder needs nothing else, or else the nearest held-out ones."""
     decodes = hasattr(est, "inverse_transform") and est.spec.roles.y != "nuisance"

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import RidgeCV
-from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils import check_array, check_consistent_length, check_scalar
@@ -27,7 +26,7 @@ from torch import Tensor
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.methods.transport import SlicedTransport, matrix_power
-from pindown.metrics.arrays import Matrix
+from pindown.metrics.arrays import Matrix, pooled_r2
 
 Level = Hashable
 
@@ -302,8 +301,7 @@ def _transfer(
         mapped = source[held_out]
         if n_pairs:
             mapped = PolynomialRidge(max_degree).fit(source[fitted], target[fitted]).predict(mapped)
-        mapped = mapped.reshape(len(held_out), -1)
-        scores.append(r2_score(target[held_out], mapped, multioutput="variance_weighted"))
+        scores.append(pooled_r2(target[held_out], mapped))
     return Transfer(n_pairs, float(np.mean(scores)), float(np.std(scores)))
 
 

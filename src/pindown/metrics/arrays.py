@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.stats import rankdata
+from sklearn.metrics import r2_score
 
 from pindown.data.data import as_array
 from pindown.errors import InputError
@@ -124,6 +125,23 @@ def correlations(a: Matrix, b: Matrix, method: Method = "pearson") -> Matrix:
         length = np.linalg.norm(centred, axis=0)
         units.append(centred / np.where(length > 1e-12 * np.abs(columns).max(axis=0, initial=0.0), length, np.inf))
     return np.clip(units[0].T @ units[1], -1, 1)  # rounding can carry a perfect match past 1
+
+
+def whitening(centred: Matrix, smallest: float = 0.0) -> Matrix:
+    """Return W such that the columns of ``centred @ W`` are uncorrelated, of variance 1, and sorted by their variance.
+
+    What an encoder hides in a direction of little variance is as easy to predict from there as from any other. Columns
+    of W are 0 for directions whose spread is at most ``smallest``, or a millionth of the largest.
+    """
+    values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    varies = values > max(1e-12 * max(values[0], np.finfo(float).tiny), smallest**2)
+    return vectors / np.where(varies, np.sqrt(np.abs(values)), np.inf)
+
+
+def pooled_r2(truth: NDArray[np.floating], predicted: NDArray[np.floating]) -> float:
+    """Return R², pooled over columns: the fraction of their variance that predictions explain."""
+    return float(r2_score(truth, np.reshape(predicted, truth.shape), multioutput="variance_weighted"))
 
 
 def matched_sum(similarity: Matrix, matched_by: Matrix | None = None) -> float:

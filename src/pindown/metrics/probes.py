@@ -23,7 +23,7 @@ from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScal
 
 from pindown._names import nearest
 from pindown.errors import InputError
-from pindown.metrics.arrays import Labels, Mask, Matrix
+from pindown.metrics.arrays import Labels, Mask, Matrix, whitening
 
 QUADRATIC_FEATURES = 40  # the leading directions whose products are formed: 860 features at most
 MIN_SAMPLES_PER_FEATURE = 10  # with fewer, whitening would mostly amplify noise
@@ -54,23 +54,15 @@ class Views:
         alive = spread > 4 * np.finfo(np.float64).eps * np.abs(Z).max(axis=0)  # varies by more than rounding
         standardised = centred[:, alive] / spread[alive]
         enough = fit.sum() >= MIN_SAMPLES_PER_FEATURE * standardised.shape[1] > 0
-        whitened = standardised @ _whitening(standardised[fit]) if enough else standardised
+        whitened = standardised
+        if enough:
+            matrix = whitening(standardised[fit])
+            whitened = standardised @ matrix[:, matrix.any(axis=0)]
         return cls(standardised, whitened, one_hot if one_hot.shape[1] > 1 else one_hot[:, :0], strata, fit)
 
     def apart(self, coordinates: Matrix) -> Matrix:
         """Move the strata so far from each other that the nearest samples are samples of the same stratum."""
         return np.hstack([coordinates, 2 * np.sqrt(coordinates.shape[1]) * self.one_hot])
-
-
-def _whitening(a: Matrix) -> Matrix:
-    """Return W such that the columns of ``a @ W`` are uncorrelated, of variance 1, and sorted by their variance in a.
-
-    What an encoder hides in a direction of little variance is as easy to predict from there as from any other.
-    """
-    values, vectors = np.linalg.eigh(a.T @ a / len(a))
-    values, vectors = values[::-1], vectors[:, ::-1]
-    kept = values > 1e-12 * max(values[0], np.finfo(float).tiny)
-    return vectors[:, kept] / np.sqrt(values[kept])
 
 
 class Setting(NamedTuple):

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import orthogonal_procrustes
 from sklearn.linear_model import LinearRegression
-from sklearn.metrics import r2_score
 
 from pindown.data.labels import numbered
 from pindown.errors import InputError
@@ -41,6 +40,7 @@ from pindown.metrics.arrays import (
     in_halves,
     matched_sum,
     part_sizes,
+    pooled_r2,
     read_pair,
 )
 from pindown.metrics.probes import smooth_regression
@@ -372,5 +372,4 @@ def _joined(parts: Iterable[Part]) -> Part:
 def _smooth_r2(fit: Part, score: Part) -> float:
     """Fit a smooth regression and return its R², pooled over the latents."""
     model = smooth_regression(*fit, gamma=0.3 / fit[0].shape[1], n_landmarks=min(LANDMARKS, len(fit[0])))
-    predicted = model.predict(score[0]).reshape(score[1].shape)
-    return float(r2_score(score[1], predicted, multioutput="variance_weighted"))
+    return pooled_r2(score[1], model.predict(score[0]))

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from pindown.auditing.checks.verdict import Estimate, bootstrap
 from pindown.data.data import as_array
 from pindown.data.pairing import pair_up
-from pindown.metrics.arrays import Labels, Matrix, read_matrix
+from pindown.metrics.arrays import Labels, Matrix, read_matrix, whitening
 from pindown.metrics.probes import smooth_features, smooth_regression
 from pindown.networks.spectrum import Spectrum, spectrum
 
@@ -44,9 +44,9 @@ def whitened(rows: Matrix) -> Matrix:
     >>> whitened(np.array([[0.0, 1.0], [4.0, 1.0]])).shape
     (2, 1)
     """
-    u, s, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
-    varies = s > max(1e-6 * s[0], 1e-12 * np.abs(rows).max())
-    return u[:, varies] * np.sqrt(len(rows))
+    centred = rows - rows.mean(0)
+    matrix = whitening(centred, smallest=1e-12 * np.abs(rows).max())
+    return centred @ matrix[:, matrix.any(0)]
 
 
 def cross_predicted(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> tuple[Matrix, Matrix]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -30,6 +29,7 @@ from pindown.methods.dictionary.rotation import rotation_optima
 from pindown.methods.fitting import Trained, Training
 from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.parameters import check_penalty
+from pindown.metrics.arrays import correlations, matched_sum
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.images import decoder_for, is_image
@@ -277,8 +277,10 @@ class Dictionary(Decodes, BaseEncoder):
                 optima = rotation_optima(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim])
                 restart.rotate(torch.as_tensor(optima.rotations[0]))
         best = _best_of(restarts, bounds, held_out)
-        latents = [restart.encode(held_out).cpu().numpy() for restart in restarts]
-        agreement = np.array([_matched_correlation(each, latents[best]) for each in latents])
+        latents = [restart.encode(held_out).double().cpu().numpy() for restart in restarts]
+        agreement = np.array(
+            [matched_sum(np.abs(correlations(each, latents[best]))) / each.shape[1] for each in latents]
+        )
         objective, log = restarts[best], logs[best]
         for phase, penalty, max_iter in self._penalty_phases():
             objective.penalty = penalty
@@ -336,13 +338,6 @@ def _best_of(restarts: list[Autoencoder], bounds: np.ndarray, held_out: Tensor) 
         return int(bounds.argmax())
     explained = np.array([explained_by_latents(restart, held_out) for restart in restarts])
     return int(np.where(explained > explained.max() - FOLDED, bounds, -np.inf).argmax())
-
-
-def _matched_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    d = first.shape[1]
-    with np.errstate(invalid="ignore", divide="ignore"):  # a collapsed latent correlates with none
-        correlation = np.nan_to_num(np.abs(np.corrcoef(first.T, second.T)[:d, d:]))
-    return float(correlation[linear_sum_assignment(correlation, maximize=True)].mean())
 
 
 def _joined(first: TrainingLog, second: TrainingLog) -> TrainingLog:

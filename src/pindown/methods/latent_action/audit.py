@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.utils import check_array
 
@@ -37,7 +36,7 @@ from pindown.methods.latent_action.transitions import (
     read_transitions,
 )
 from pindown.metrics import Effort, leakage
-from pindown.metrics.arrays import Labels, Mask, Matrix
+from pindown.metrics.arrays import Labels, Mask, Matrix, pooled_r2
 from pindown.simulate.images import contact_sheet
 
 if TYPE_CHECKING:
@@ -213,14 +212,16 @@ class BodyComparison(Comparison["LatentAction"]):
         probe, folds = PolynomialRidge(2), GroupKFold(N_FOLDS)
 
         def within(some: Mask | slice) -> float:
-            return _r2(truth[some], cross_val_predict(probe, latents[some], truth[some], groups=groups[some], cv=folds))
+            return pooled_r2(
+                truth[some], cross_val_predict(probe, latents[some], truth[some], groups=groups[some], cv=folds)
+            )
 
         scores = [Score("truth, one probe for all bodies (R²)", within(slice(None)), 0.0)]
         for body, own in samples.masks():
             others = probe.fit(latents[~own], truth[~own]).predict(latents[own])
             scores += [
                 Score(f"truth of {body} (R²)", within(own), 0.0),
-                Score(f"truth of {body}, probe fitted to the others (R²)", _r2(truth[own], others), 0.0),
+                Score(f"truth of {body}, probe fitted to the others (R²)", pooled_r2(truth[own], others), 0.0),
             ]
         return tuple(scores)
 
@@ -300,7 +301,7 @@ def _explained(
         if each.are_frames:
             motion, learned = (fit.inputs(body, part[body]).change for part in (bodies, train))
             probe = PolynomialRidge().fit(known[others], learned)
-            what, value = "motion in frames", _r2(motion, probe.predict(latents[own]))
+            what, value = "motion in frames", pooled_r2(motion, probe.predict(latents[own]))
         else:
             predicted = fit.predict(body, each.before, latents[own])
             what, value = "displacements", explained(each.before, each.after, predicted)
@@ -329,7 +330,7 @@ def _with_pairs(
             for n in (n for n in N_PAIRS if n <= len(x)):
                 some = rng.permutation(len(x))[:n]
                 mapped = PolynomialRidge().fit(x[some], y[some]).predict(new_x) if n else new_x
-                found.setdefault(n, []).append(_r2(new_y, mapped))
+                found.setdefault(n, []).append(pooled_r2(new_y, mapped))
     for n, scores in found.items():
         yield Score(f"latents of another body, mapped with {n} pairs (R²)", float(np.mean(scores)), 0.0)
 
@@ -367,7 +368,3 @@ def _lengths(follows: Mask) -> Labels:
     array([3, 1, 2])
     """
     return np.diff(np.append(np.flatnonzero(~follows), len(follows)))
-
-
-def _r2(truth: NDArray[np.floating], predicted: NDArray[np.floating]) -> float:
-    return float(r2_score(truth, np.reshape(predicted, truth.shape), multioutput="variance_weighted"))

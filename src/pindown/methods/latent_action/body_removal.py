@@ -6,14 +6,13 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
 
 from pindown.errors import IdentifiabilityWarning, InputError, warn
 from pindown.methods.alignment import PolynomialRidge
 from pindown.methods.forget import Forget
 from pindown.metrics import Effort, Leakage, leakage
-from pindown.metrics.arrays import Labels, Mask, Matrix
+from pindown.metrics.arrays import Labels, Mask, Matrix, pooled_r2
 
 TOLERATED = 0.05  # balanced accuracy above chance up to which latents count as invariant: true actions reach as much
 MIN_GAIN = 0.01  # by which the removal must lower the accuracy of the worst probe
@@ -107,7 +106,10 @@ def remove_body(
         forget.fit(learned.latents, learned.body)
     made = forget.transform(shown.latents)
     after = LabelledLatents(made, shown.body, shown.episode).leakage(seed).worst
-    linear = min(_linear_r2(made[own], shown.latents[own]) for own in (shown.body == body for body in bodies))
+    linear = min(
+        pooled_r2(shown.latents[own], PolynomialRidge().fit(made[own], shown.latents[own]).predict(made[own]))
+        for own in (shown.body == body for body in bodies)
+    )
     transfer = _transfer(pairs)
     loss, cost = 1 - linear, f"linear within bodies up to R² {linear:.3f}"
     if transfer is not None:
@@ -122,16 +124,9 @@ def remove_body(
     return BodyRemoval(applied, reason, chance, before, after), forget if applied else None
 
 
-def _linear_r2(made: Matrix, latents: Matrix) -> float:
-    predicted = PolynomialRidge().fit(made, latents).predict(made)
-    return float(r2_score(latents, predicted, multioutput="variance_weighted"))
-
-
 def _transfer(pairs: PairedLatents) -> float | None:
     """Return the mean R² of latents of one body, predicted from another's by affine maps; None with too few pairs."""
     scores = [
-        r2_score(y, cross_val_predict(PolynomialRidge(), x, y, cv=N_FOLDS), multioutput="variance_weighted")
-        for x, y in pairs
-        if len(x) >= 2 * N_FOLDS
+        pooled_r2(y, cross_val_predict(PolynomialRidge(), x, y, cv=N_FOLDS)) for x, y in pairs if len(x) >= 2 * N_FOLDS
     ]
     return float(np.mean(scores)) if scores else None
