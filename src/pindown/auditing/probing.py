@@ -239,7 +239,7 @@ class Factor(NamedTuple):
         return bool(np.bincount(self.values[some], minlength=self.n_classes).min() >= LEAST)
 
 
-class Split(NamedTuple):
+class TrainTest(NamedTuple):
     """Numbers of the samples to train on, and of those to score on."""
 
     train: Labels
@@ -388,9 +388,9 @@ def _column(name: str, values: Any, n: int) -> NDArray[Any]:
     return column
 
 
-def _drawn_splits(factor: Factor, groups: Labels, n_splits: int, rng: np.random.Generator) -> list[Split] | None:
+def _drawn_splits(factor: Factor, groups: Labels, n_splits: int, rng: np.random.Generator) -> list[TrainTest] | None:
     """Draw splits by groups, of equally many samples of each class; None if there are too few."""
-    found: list[Split] = []
+    found: list[TrainTest] = []
     for _ in range(n_splits * TRIES):
         samples, strata = np.arange(len(groups)), None
         if factor.n_classes:
@@ -399,7 +399,7 @@ def _drawn_splits(factor: Factor, groups: Labels, n_splits: int, rng: np.random.
             samples = np.sort(np.concatenate(parts))
             strata = factor.values[samples]
         held_out = hold_out(as_numbers(groups[samples]), TEST_FRACTION, rng, strata)
-        split = Split(samples[~held_out], samples[held_out])
+        split = TrainTest(samples[~held_out], samples[held_out])
         found += [split] if all(factor.suits(side) for side in split) else []
         if len(found) == n_splits:
             return found
@@ -415,7 +415,7 @@ class Tasks(NamedTuple):
     folds: Labels  # (n_train,)
 
 
-def _tasks(factor: Factor, groups: Labels, split: Split, n_permutations: int, rng: np.random.Generator) -> Tasks:
+def _tasks(factor: Factor, groups: Labels, split: TrainTest, n_permutations: int, rng: np.random.Generator) -> Tasks:
     k, n_groups, labels = factor.n_classes, int(groups.max()) + 1, [factor.values]
     for _ in range(N_CONTROLS):
         labels.append((rng.integers(k, size=n_groups) if k else rng.normal(size=n_groups))[groups])
@@ -451,7 +451,9 @@ class Resampled(NamedTuple):
     n_at_edge: int
 
 
-def _scored(factor: Factor, rows: Matrix, groups: Labels, splits: Sequence[Split], tasks: Sequence[Tasks]) -> Resampled:
+def _scored(
+    factor: Factor, rows: Matrix, groups: Labels, splits: Sequence[TrainTest], tasks: Sequence[Tasks]
+) -> Resampled:
     found, at_edge = [], 0
     for split, task in zip(splits, tasks, strict=True):
         predicted, is_edge = ridge_predictions(rows[split.train], task.outputs, rows[split.test], task.folds)

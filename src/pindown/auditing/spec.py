@@ -62,7 +62,7 @@ class FitScore(NamedTuple):
     rows: str = "learned from"
 
 
-class Choice(NamedTuple):
+class ChosenParameters(NamedTuple):
     """Parameters chosen from the data, and notes that say why."""
 
     parameters: Mapping[str, object] = {}
@@ -235,7 +235,7 @@ class MethodSpec(Generic[E]):
         call = f"{type(est).__name__}(n_components={d})"
         return Plan(call, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
-    def choose(self, est: E, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
+    def choose(self, est: E, data: Data, given: frozenset[str], make_plan: MakePlan) -> ChosenParameters:
         """Return the parameters of an unfitted estimator that the user has not ``given``, chosen from the data."""
         parameters: dict[str, object] = {}
         notes: tuple[str, ...] = ()
@@ -249,7 +249,7 @@ class MethodSpec(Generic[E]):
             spheres = [name for name, value in est.get_params(deep=False).items() if value == Sphere()]
             parameters |= {name: Reals() for name in spheres if name not in given}
             notes += ("with one component the latent space is the real line.",) if spheres else ()
-        return Choice(parameters, notes)
+        return ChosenParameters(parameters, notes)
 
     # ---- assumptions ------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from pindown.cli.options import (
 
 if TYPE_CHECKING:
     from pindown.data.data import Data
-    from pindown.runs import Request, Run
+    from pindown.runs import FitRequest, Run
 
 
 @with_options
@@ -93,7 +93,7 @@ def plan_fit(
         print_text(f"To fit it: {command}")
 
 
-def _unfitted(data: Path, columns: ColumnOptions, images: LabelledImageOptions, method: MethodOptions) -> Request:
+def _unfitted(data: Path, columns: ColumnOptions, images: LabelledImageOptions, method: MethodOptions) -> FitRequest:
     """Return what to check or plan for, with the number of latents left open, and print the notes on the data."""
     with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
         request = read_request(data, columns, images, method, fitted=False)
@@ -121,7 +121,7 @@ def describe(data: Data) -> str:
     return f"images of {' × '.join(map(str, shape))}" if len(shape) > 1 else counted(shape[0], "activation")
 
 
-def _fit_command(path: Path, request: Request, estimator: str | None, n_components: int) -> str | None:
+def _fit_command(path: Path, request: FitRequest, estimator: str | None, n_components: int) -> str | None:
     """Return the fit that a plan leads to; None if a side variable has to be chosen first."""
     from pindown.runs import estimator_for
 
@@ -199,7 +199,7 @@ def _first_process_decides() -> Iterator[bool]:
 
 
 @contextmanager
-def _begun(request: Request, place: Any, training: TrainingOptions, output: OutputOptions) -> Iterator[Run]:
+def _begun(request: FitRequest, place: Any, training: TrainingOptions, output: OutputOptions) -> Iterator[Run]:
     """Check all that can be checked before training, then begin or resume the run, and hold its place."""
     from pindown.training import best_device
 

@@ -15,7 +15,7 @@ import typer
 
 if TYPE_CHECKING:
     from pindown.data.tables import Columns
-    from pindown.runs import Request
+    from pindown.runs import FitRequest
     from pindown.runs.inputs import ImageOptions
 
 
@@ -234,7 +234,7 @@ def read_request(
     steps: int | None = None,
     seed: int = 0,
     fitted: bool = True,
-) -> Request:
+) -> FitRequest:
     """Check the options of a command against each other and against the names of columns, and return them."""
     chosen, source = columns.read(), None
     if not data.is_dir() and not any(asdict(images).values()):  # at once, before the seconds of importing torch
@@ -245,7 +245,7 @@ def read_request(
     method = method.resolved()
     from pindown.errors import InputError
     from pindown.methods.registry import find
-    from pindown.runs import Recipe, Request, estimator_for, read_options
+    from pindown.runs import FitRequest, Recipe, estimator_for, read_options
     from pindown.runs.inputs import Images, open_data
 
     found = open_data(data, images.read()) if source is None else source
@@ -254,4 +254,4 @@ def read_request(
     options = read_options([*(method.option or ()), *pca], find(name))
     if isinstance(found, Images) and method.components is None:
         raise InputError("n_components", "`n_components` must be given for images, such as `n_components=5`.")
-    return Request(found, chosen, Recipe(name, method.components, steps, seed, options))
+    return FitRequest(found, chosen, Recipe(name, method.components, steps, seed, options))

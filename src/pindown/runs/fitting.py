@@ -29,7 +29,7 @@ from pindown.training.divergence import TrainingDivergedError
 
 
 @dataclass(frozen=True)
-class Request:
+class FitRequest:
     """What to fit to what. The data are read once, and the estimator is built once, when they are needed."""
 
     source: Source

@@ -40,7 +40,7 @@ from pindown.auditing.evidence import (
 from pindown.auditing.plans import Plan, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, encoder_of
 from pindown.auditing.spec import (
-    Choice,
+    ChosenParameters,
     Comparison,
     Figure,
     FitScore,
@@ -238,12 +238,12 @@ class ForgetSpec(MethodSpec["Forget"]):
             notes += (f"linear latents cannot be invariant, since {spreads.why}",)
         return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
-    def choose(self, est: Forget, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
+    def choose(self, est: Forget, data: Data, given: frozenset[str], make_plan: MakePlan) -> ChosenParameters:
         """Cut a nuisance with fractions into bins; tables get batch-specific maps, unless an encoder is asked for."""
         if (n_bins := _n_bins(est, data.nuisance)) == est.n_bins:
-            return Choice({})
+            return ChosenParameters({})
         note = f"the nuisance has fractions: a quantity, cut into {n_bins} bins (n_bins={n_bins})."
-        return Choice({"n_bins": n_bins}, (note,))
+        return ChosenParameters({"n_bins": n_bins}, (note,))
 
 
 def joint_label(est: Forget, y: Any, n_samples: int) -> IntArray:

@@ -28,7 +28,7 @@ from pindown.auditing.checks.verdict import at_least
 from pindown.auditing.evidence import Control, Evidence, Score
 from pindown.auditing.plans import Plan, missing_in_general
 from pindown.auditing.refits import Refits, Samples
-from pindown.auditing.spec import Choice, Comparison, FitScore, MakePlan, MethodSpec, Roles, Verdicts
+from pindown.auditing.spec import ChosenParameters, Comparison, FitScore, MakePlan, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
 from pindown.metrics.dictionaries import FiringBand, by_frequency, chance_pw_mcc, feature_mcc, l0, match_atoms, pw_mcc
 
@@ -169,11 +169,13 @@ class SparseSpec(MethodSpec["Sparse"]):
         )
         return Plan(f"Sparse(n_components={d})", est.guarantee, d, verdicts, missing_in_general(verdicts), notes=notes)
 
-    def choose(self, est: Sparse, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
+    def choose(self, est: Sparse, data: Data, given: frozenset[str], make_plan: MakePlan) -> ChosenParameters:
         if "n_components" in given:
-            return Choice()
+            return ChosenParameters()
         d = est.prepare(data).summary.n_components
-        return Choice({"n_components": d}, (f"{d} atoms: four per feature of X, at most one per ten samples.",))
+        return ChosenParameters(
+            {"n_components": d}, (f"{d} atoms: four per feature of X, at most one per ten samples.",)
+        )
 
 
 class SparsePairSpec(SparseSpec):
