@@ -27,7 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pindown import Classify, Forget
+from pindown import Classify, Forget, networks
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget import LinearErasure
 from pindown.metrics import PROBES, Effort, leakage
@@ -118,6 +118,7 @@ def _both(fitted: Any, *parts: np.ndarray) -> tuple[np.ndarray, ...]:
 def _forget(n_components: int | None, seed: int) -> Forget:
     return Forget(
         n_components,
+        encoder=networks.skip_mlp,
         strength=0.5,
         max_iter=1_000,
         trainer=Trainer(validation_fraction=0),

@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pindown import Forget, Trainer
+from pindown import Forget, Trainer, networks
 from pindown.methods.forget import LinearErasure
 from pindown.metrics import PROBES, Effort, leakage
 
@@ -59,7 +59,8 @@ embeddings = {
 # distribution in all sessions. For a held-out window it knows neither the gesture nor the session. It
 # warns that the session affects every direction of these data, so no theorem applies and probes
 # must judge.
-forget = Forget(max_iter=STEPS, trainer=Trainer(validation_fraction=0), verbose=False, random_state=0)
+options = dict(encoder=networks.skip_mlp, max_iter=STEPS, trainer=Trainer(validation_fraction=0), random_state=0)
+forget = Forget(verbose=False, **options)
 with warnings.catch_warnings(record=True) as warned:
     warnings.simplefilter("always")
     forget.fit(X[train], session[train], given=gesture[train])

@@ -172,6 +172,7 @@ def staged(
     groups: np.ndarray | None = None,
 ) -> Latents:
     """Train the first stage, and the second if it has steps; transitions of one group are kept back together."""
+    from pindown import networks
     from pindown.errors import IdentifiabilityWarning
     from pindown.methods import Forget, InverseDynamics
     from pindown.training import Trainer
@@ -183,7 +184,8 @@ def staged(
         dynamics.fit(train.before, train.after, train.body, groups=groups)
         if not forget_iter:
             return Latents(dynamics)
-        forget = Forget(n_codes, max_iter=forget_iter, trainer=Trainer(validation_fraction=0), **common)
+        options: dict[str, Any] = {"max_iter": forget_iter, "trainer": Trainer(validation_fraction=0), **common}
+        forget = Forget(n_codes, encoder=networks.skip_mlp, **options)
         return Latents(dynamics, forget.fit(dynamics.transform(train.before, train.after), train.body))
 
 
