@@ -234,7 +234,7 @@ class BatchMaps:
 
     def __str__(self) -> str:
         if self.removes_nothing:
-            return "held-out samples do not show that batches matter, so nothing is removed"
+            return "batches do not differ by more than chance, so nothing is removed"
         if self.mixture is None or not self.mixture.offsets.any():
             return "features are shifted and scaled by batch"
         return f"features are shifted and scaled by batch, and so are {self.mixture.n_components} clusters of samples"

@@ -52,8 +52,9 @@ class Forget(BaseEncoder):
     .. math:: p = V^\top\, \frac{x - b_e}{s_e}, \qquad p \mid e \sim \sum_c \pi_{c \mid e}\,
               N(\mu_c + \delta_{ec}, S_c), \qquad \hat z = p - E[\delta_{ec} \mid p, e]
 
-    So a difference in composition is kept, and types that occur in one batch only stay where they are. If held-out
-    samples do not show that batches matter, nothing is removed, and latents are principal components. With ``given``,
+    So a difference in composition is kept, and a cluster that occurs in one batch only has no shift of its own; both
+    need most clusters to be shared. If batches do not differ by more than shuffled ones, nothing is removed, and latents
+    are principal components. With ``given``,
     known classes take the place of clusters.
 
     **With an encoder**, and for images and streams, one map for all levels of the nuisance e is trained against a
@@ -107,7 +108,7 @@ class Forget(BaseEncoder):
     batch_maps_ : BatchMaps or None
         The batch-specific maps; None if an encoder was trained.
     structure_kept_ : StructureKept or None
-        What held-out latents keep of the data within each level: neighbours, clusters, variance.
+        What held-out latents keep of the data within each level: neighbours and variance.
     held_out_ : HeldOut or None
         How well the best probe predicts the nuisance from held-out latents. None if there were too few samples.
     history_ : History
