@@ -53,9 +53,8 @@ class Forget(BaseEncoder):
               N(\mu_c + \delta_{ec}, S_c), \qquad \hat z = p - E[\delta_{ec} \mid p, e]
 
     So a difference in composition is kept, and a cluster that occurs in one batch only has no shift of its own; both
-    need most clusters to be shared. If batches do not differ by more than shuffled ones, nothing is removed, and latents
-    are principal components. With ``given``,
-    known classes take the place of clusters.
+    need most clusters to be shared. If batches do not differ by more than shuffled ones, nothing is removed, and
+    latents are principal components. With ``given``, known classes take the place of clusters.
 
     **With an encoder**, and for images and streams, one map for all levels of the nuisance e is trained against a
     classifier D of e, together with a decoder g that rebuilds x from latents and e:
