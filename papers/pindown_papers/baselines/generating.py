@@ -7,7 +7,7 @@ from torch import nn
 
 from pindown.losses import Penalty
 from pindown.methods.base import BaseEncoder
-from pindown.methods.decoding import Decodes
+from pindown.methods.dictionary.autoencoder import Decodes
 from pindown.methods.inputs import TrainingInput
 from pindown.methods.parameters import check_penalty
 from pindown.networks import preprocessing

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import pindown
 from pindown.cli.audit import audit_run
-from pindown.cli.demo import run_demo
 from pindown.cli.fit import check_data, fit_data, plan_fit
-from pindown.cli.papers import WITH_ALL_ARGUMENTS, list_experiments, reproduce_experiment
+from pindown.cli.messages import console, fail, interruptible, user_errors
 from pindown.cli.probe import probe_features
 from pindown.cli.theory import show_theory
 from pindown.cli.transform import transform_data
 
+if TYPE_CHECKING:
+    from pindown.demo import MakeSections
+
 __all__ = ["app"]
+
+WITH_ALL_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 app = typer.Typer(
     name="pindown",
@@ -25,6 +31,73 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="From data.csv to audit.html: pindown fit data.csv --nuisance batch -o run/ && pindown audit run/",
 )
+
+
+def run_demo(
+    output: Annotated[Path, typer.Option(help="The page to write.")] = Path("pindown-demo.html"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations, the samples and the fits.")] = 0,
+) -> None:
+    """Recover the latents of simulations, and write a page that shows them.
+
+    Two simulations take half a minute. With the extra ``papers`` there are eight, in one to two minutes.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from pindown.auditing.page import check_writable, shown
+
+    with user_errors(OSError), interruptible("no page was written."):
+        check_writable(output)  # before the seconds of importing torch
+        from pindown import demo
+
+        result = demo.run(output, random_state=seed, make_sections=_all_sections())
+    out = console()
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for i, heading in enumerate(("simulation", "score", "linear fit", "recovered", "chance")):
+        table.add_column(heading, justify="right" if i > 1 else "left", no_wrap=i != 1)
+    for row in result.table:
+        table.add_row(row.name, row.metric, *(shown(score, 3) for score in (row.linear, row.recovered, row.chance)))
+    out.print(table)
+    for claim in result.claims:
+        out.print(claim, markup=False)
+    out.print(f"\nThe page: {result.output}", markup=False, soft_wrap=True)
+
+
+def _all_sections() -> MakeSections | None:
+    """Return what makes the eight sections, if the package of the papers' tables is installed."""
+    try:
+        return importlib.import_module("pindown_papers.demo").all_sections
+    except ModuleNotFoundError as error:
+        if error.name != "pindown_papers":
+            raise
+        return None
+
+
+# ---- commands of the package `pindown_papers`, of the extra ``papers`` -----------------------------------------------
+
+
+def list_experiments(context: typer.Context) -> None:
+    """List the experiments that `reproduce` can run."""
+    _pass_on("list", context)
+
+
+def reproduce_experiment(context: typer.Context) -> None:
+    """Run a paper's table again, and print its numbers next to ours."""
+    _pass_on("reproduce", context)
+
+
+def _pass_on(name: str, context: typer.Context) -> None:
+    """Run a command of the papers' package; exit with the way to install it if it is missing."""
+    try:
+        app = importlib.import_module("pindown_papers.commands").app
+    except ModuleNotFoundError as error:
+        if error.name not in ("pindown_papers", "pindown_papers.commands"):
+            raise
+        fail('the papers\' tables are a package of their own. Install it: pip install "pindown[papers]"')
+    command = typer.main.get_group(app).commands[name]
+    with command.make_context(name, list(context.args), parent=context.parent) as passed:
+        command.invoke(passed)
+
 
 for name, command, example in (
     ("check", check_data, "pindown check data.csv --signal label -d 5"),

@@ -1,10 +1,15 @@
-"""`BaseEncoder`: what all estimators share. `fit` is `prepare`, `train`, and setting the learned attributes."""
+"""`BaseEncoder`: what all estimators share; `Incremental`: one that learns from samples as they come.
+
+`fit` is `prepare`, `train`, and setting the learned attributes.
+"""
 
 from __future__ import annotations
 
+import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,7 +36,7 @@ from pindown.data.batches import (
 from pindown.data.data import Data
 from pindown.errors import warn
 from pindown.methods.diagnosis import some_samples, warn_of_collapse
-from pindown.methods.fitting import Trained, Training, shape_of, train
+from pindown.methods.fitting import Trained, Training, shape_of, train, training_batches
 from pindown.methods.held_out import HeldOut
 from pindown.methods.inputs import (
     ArrayOrTensor,
@@ -43,7 +48,7 @@ from pindown.methods.inputs import (
     is_in_memory,
     prepare,
 )
-from pindown.methods.parameters import INJECTIVE, check_common
+from pindown.methods.parameters import INJECTIVE, check_common, default_learning_rate, default_weight_decay
 from pindown.networks import default_network
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make, encode
 from pindown.networks.images import encoder_for, first_round_for
@@ -51,7 +56,7 @@ from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space
 from pindown.saving import Saves
 from pindown.simulate import Process
-from pindown.training import NestedParameters, Trainer, TrainingDefaults, Validation, best_device
+from pindown.training import NestedParameters, Trainer, TrainingDefaults, Validation, best_device, constant
 from pindown.training.callbacks import Callback
 
 
@@ -293,3 +298,62 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     def _diagnose(self, x: Tensor) -> None:
         """Warn about the fit, by the latents of some samples that were learned from."""
         warn_of_collapse(self, x)
+
+
+# ---- samples as they come -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Started:
+    """What a first call leaves to the next."""
+
+    objective: nn.Module
+    optimizer: torch.optim.Optimizer
+    prepared: Prepared
+
+
+class Incremental(BaseEncoder):
+    """An estimator with ``partial_fit``; abstract. The first call decides the preprocessing and the data summary."""
+
+    _started: _Started
+
+    @_random.torch_defaults()
+    def _partial_fit(
+        self, X: DataLike, sides: Mapping[str, object], adjusted: Callable[[Any], DataSummary] = lambda summary: summary
+    ) -> Self:
+        """Train one epoch at the full learning rate; the first call uses the data summary as ``adjusted``.
+
+        After `fit`, or on an estimator that was loaded, training starts again: these keep no optimizer. Of a source of
+        unknown length, as many samples are used as were read to summarise it.
+        """
+        self._check_parameters()
+        started = getattr(self, "_started", None)
+        if started is None or started.objective is not getattr(self, "objective_", None):  # none, or a fit in between
+            prepared = prepare(self, X, sides, hold_out=False)
+            started = self._start(replace(prepared, summary=adjusted(prepared.summary)))
+            inputs, seed, n_before = prepared.inputs, prepared.seed, 0
+        else:
+            seed, n_before = _random.draw_seed(self.random_state), self.n_iter_
+            inputs = self._read(X, sides, _random.generator(seed, started.prepared.device), reset=False)
+        n_samples = inputs.n_samples if math.isfinite(inputs.n_samples) else len(inputs.data)
+        log = replace(self.trainer, optimizer=lambda *_: started.optimizer).train(
+            started.objective,
+            training_batches(self, started.prepared, inputs),
+            max_iter=max(1, int(n_samples) // (self.batch_size or self.training_defaults.batch_size)),
+            learning_rate=default_learning_rate(self, inputs.n_samples),
+            seed=seed + n_before,
+            defaults=TrainingDefaults(schedule=constant),
+        )
+        self._set_attributes(Trained(started.objective, log, started.prepared.summary))
+        self.n_iter_, self._started = n_before + log.n_iter, started
+        return self
+
+    def _start(self, prepared: Prepared) -> _Started:
+        n_samples, trainer = prepared.n_samples, self.trainer
+        training = Training(self, prepared, training_batches(self, prepared, prepared.inputs))
+        objective = training.new_objective(prepared.seed).to(prepared.device)
+        make = trainer.optimizer or self.training_defaults.optimizer
+        weight_decay = trainer.weight_decay
+        if weight_decay is None:
+            weight_decay = default_weight_decay(self, n_samples)
+        return _Started(objective, make(objective, default_learning_rate(self, n_samples), weight_decay), prepared)

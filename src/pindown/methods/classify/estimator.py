@@ -22,10 +22,10 @@ from pindown.data.batches import Augment
 from pindown.data.data import Data, as_array, from_torch
 from pindown.errors import warn
 from pindown.losses import cross_entropy
+from pindown.methods.base import Incremental
 from pindown.methods.classify.audit import ClassifySpec
 from pindown.methods.classify.classes import ClassSummary, read_classes, spanned, start_at_means, too_few
 from pindown.methods.fitting import Trained
-from pindown.methods.incremental import Incremental
 from pindown.methods.inputs import ArrayOrTensor, DataLike, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive
 from pindown.networks import preprocessing

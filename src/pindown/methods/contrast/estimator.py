@@ -22,12 +22,12 @@ from pindown.data.data import Data, as_array
 from pindown.data.labels import combined
 from pindown.data.pairing import Pairing, pair_up
 from pindown.errors import warn
+from pindown.methods.base import Incremental
 from pindown.methods.contrast.audit import ContrastSpec
 from pindown.methods.contrast.objective import PairLoss, PairObjective, best_temperature
 from pindown.methods.contrast.restarts import ChanceWatch, train_with_restarts
 from pindown.methods.diagnosis import check_folding, warn_if_uninformative, warn_of_collapse
 from pindown.methods.fitting import Trained, Training, batch_size_of
-from pindown.methods.incremental import Incremental
 from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, Prepared, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive
 from pindown.networks import preprocessing

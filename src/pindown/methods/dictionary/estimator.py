@@ -20,9 +20,8 @@ from pindown.data import IndexedSource
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity, Penalty, pushforward
 from pindown.methods.base import BaseEncoder
-from pindown.methods.decoding import Decodes
 from pindown.methods.dictionary.audit import DictionarySpec
-from pindown.methods.dictionary.autoencoder import Autoencoder, first_samples, random_numbers
+from pindown.methods.dictionary.autoencoder import Autoencoder, Decodes, first_samples, random_numbers
 from pindown.methods.dictionary.dependence import Structure, moments_of, reach_images, structure_of
 from pindown.methods.dictionary.isomap import FOLDED, explained_by_latents, isomap_init
 from pindown.methods.dictionary.rotation import rotation_optima

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from pindown._random import RandomState
 from pindown.data.data import Data, from_torch
 from pindown.errors import InputError
-from pindown.methods.base import BaseEncoder
+from pindown.methods.base import BaseEncoder, Incremental
 from pindown.methods.fitting import Trained
-from pindown.methods.incremental import Incremental
 from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory
 from pindown.methods.sparse import saelens
 from pindown.methods.sparse.audit import SeedAgreement, SparseSpec, compare_seeds
