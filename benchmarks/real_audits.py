@@ -87,7 +87,7 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
         warnings.simplefilter("ignore")
         wanted = Recipe(estimator_for(Columns(**{study.role: ("side",)})), seed=seed)
         recipe, _ = planned(wanted, wanted.build(), data)
-        est = recipe.build(verbose=False)
+        est = recipe.build()
         fit(est, data)
         try:
             found = audit(est, data.only(*est.spec.roles.used), n_fits=2, verbose=False, random_state=seed)

@@ -51,21 +51,18 @@ def check_data(
 ) -> None:
     """Check before training whether a theorem can apply to the data: a verdict for each condition."""
     request = _unfitted(data, columns, images, method)
-    from pindown.auditing.refits import can_split
     from pindown.auditing.result import plain
-    from pindown.runs.recipe import look, sample_of
 
     with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Checking {data.name}"):
-        estimator, d = request.estimator, method.resolved().components
-        sample = sample_of(request.data)
-        d = look(request.data, estimator).n_components if d is None else d
-        verdicts = (*estimator.spec.checks_before(estimator, sample, d, sample), can_split(estimator, request.data))
+        estimator, sample, d = request.estimator, request.sample, method.resolved().components
+        d = request.plan(None).n_components if d is None else d
+        verdicts = (*estimator.spec.checks_before(estimator, sample, d, sample), request.audited)
         preprocessing = estimator.fitted_preprocessing(sample.X).note
     if as_json:
         found = [{"condition": verdict.name, **plain(verdict)} for verdict in verdicts]
-        print_json({**_summary(data, sample), "n_components": d, "verdicts": found})
+        print_json({**_summary(data, request), "n_components": d, "verdicts": found})
         return
-    _introduce(data, request.data, sample)
+    _introduce(data, request)
     if preprocessing:
         print_text(f"before training {preprocessing}")
     console().print(grid([(verdict.outcome, f"{verdict.name}: {verdict.why}") for verdict in verdicts]))
@@ -78,16 +75,14 @@ def plan_fit(
     """Name the estimator that suits the data, the theorem that applies to it, and what is missing."""
     request = _unfitted(data, columns, images, method)
     from pindown.auditing.result import plain
-    from pindown.runs.recipe import look, sample_of
 
     with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Planning for {data.name}"):
-        found = look(request.data, request.estimator, method.resolved().components)
-        sample = sample_of(request.data)
+        found = request.plan(method.resolved().components)
     command = _fit_command(data, request, method.resolved().estimator, found.n_components)
     if as_json:
-        print_json({**_summary(data, sample), "outcome": found.outcome, **plain(found), "command": command})
+        print_json({**_summary(data, request), "outcome": found.outcome, **plain(found), "command": command})
         return
-    _introduce(data, request.data, sample)
+    _introduce(data, request)
     print_text(found.described(f"{type(request.estimator).__name__}, {counted(found.n_components, 'latent')}"))
     if command is not None:
         print_text(f"To fit it: {command}")
@@ -104,13 +99,13 @@ def _unfitted(data: Path, columns: ColumnOptions, images: LabelledImageOptions, 
     return request
 
 
-def _summary(path: Path, sample: Data) -> dict[str, Any]:
-    return {"data": str(path), "n_samples": len(sample), "n_features": sample.n_features}
+def _summary(path: Path, request: Request) -> dict[str, Any]:
+    return {"data": str(path), "n_samples": len(request.sample), "n_features": request.sample.n_features}
 
 
-def _introduce(path: Path, data: Data, sample: Data) -> None:
-    of = describe(data) if data.is_source else f"observed variables {describe(data)}"
-    print_text(f"{path}: {counted(len(sample), 'sample')}, {of}")
+def _introduce(path: Path, request: Request) -> None:
+    of = describe(request.data) if request.data.is_source else f"observed variables {describe(request.data)}"
+    print_text(f"{path}: {counted(len(request.sample), 'sample')}, {of}")
 
 
 def describe(data: Data) -> str:
@@ -163,7 +158,7 @@ def fit_data(
             place = Place(output.output)
             with _first_process_decides() as first:
                 run = hold.enter_context(_begun(request, place, training, output)) if first else place.under_way()
-        scores = _fit(place, request.data, run, training, output)
+        scores = _fit(place, request, run, training, output)
     if as_json:
         print_json({"run": str(output.output), **scores})
         return
@@ -219,7 +214,7 @@ def _begun(request: FitRequest, place: Any, training: TrainingOptions, output: O
         yield run
 
 
-def _fit(place: Any, data: Data, run: Run, training: TrainingOptions, output: OutputOptions) -> dict[str, Any]:
+def _fit(place: Any, request: Request, run: Run, training: TrainingOptions, output: OutputOptions) -> dict[str, Any]:
     """Train and, in the first process, write the result."""
     from pindown.runs.fitting import encode, finish, train
     from pindown.runs.recipe import scores
@@ -231,7 +226,7 @@ def _fit(place: Any, data: Data, run: Run, training: TrainingOptions, output: Ou
         user_errors(OSError, then=f"When that is fixed, {resumes}"),
         _recorded_warnings(run) as recorded,
     ):
-        estimator = train(place, run, data, device=training.device)
+        estimator, data = train(place, run, request, device=training.device), request.data
         with spinner("Encoding the samples"):
             encoded = encode(estimator, data, 0 if data.is_source else training.folds)
         for note in encoded.notes:

@@ -187,7 +187,7 @@ class Training:
         trainer = self._trainer(objective, part)
         return trainer.train(
             objective.to(device),
-            self.raw_batches if getattr(objective, "takes_columns", False) else self.batches,
+            self.batches,
             max_iter=est.max_iter if max_iter is None else max_iter,
             learning_rate=default_learning_rate(est, n_samples),
             seed=seed,

@@ -6,6 +6,7 @@ from typing import cast
 import numpy as np
 from sklearn.base import clone
 
+from pindown.auditing.checks import Verdict
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.plans import Count, Plan
 from pindown.auditing.refits import can_split
@@ -76,6 +77,11 @@ def plan(
         data = Data(as_array(X), signal=signal, nuisance=nuisance, pairs=pairs, given=given, groups=groups)
     method = _chosen(data) if estimator is None else estimator
     est = cast("BaseEncoder", method() if isinstance(method, type) else method)
+    return plan_for(est, data, n_components)
+
+
+def plan_for(est: BaseEncoder, data: Data, n_components: int | None, audited: Verdict | None = None) -> Plan:
+    """Return the plan of an estimator; ``audited`` says whether an audit can split the samples, or these and others."""
     shape = np.shape(data.X)[1:]
     est, data = _as_vectors(est, data)
     spec = est.spec
@@ -89,7 +95,7 @@ def plan(
     shown = est.fitted_preprocessing(data.X).note
     notes = [f"before training {shown}"] if shown else []
     notes += [f"{role} is not used: plan for it alone, too." for role in aside]
-    audited = can_split(est, data)
+    audited = can_split(est, data) if audited is None else audited
     missing = () if audited.outcome == "holds" else (audited.why,)
     found = replace(found, needs=(*found.needs, *missing), notes=(*found.notes, *notes))
     return found if np.shape(data.X)[1:] == shape else _with_preprocessing(found, shape)

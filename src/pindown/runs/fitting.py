@@ -15,11 +15,14 @@ from scipy.sparse import issparse
 
 from pindown._files import write_json
 from pindown._names import counted, listed, nearest
+from pindown.auditing.checks import Verdict
+from pindown.auditing.refits import can_split
 from pindown.data.data import Data
 from pindown.data.tables import Columns, TableFile, read_data, write_latents
 from pindown.errors import InputError
 from pindown.methods import out_of_fold
 from pindown.methods.base import BaseEncoder
+from pindown.methods.planning import Plan, plan_for
 from pindown.methods.registry import find
 from pindown.runs import recipe as recipes
 from pindown.runs.folder import ESTIMATOR, LATENTS, SCORES, SPARSE_LATENTS, Place, Run
@@ -46,6 +49,20 @@ class FitRequest:
     def estimator(self) -> BaseEncoder:
         """The estimator, not fitted, with what the user left open at its default."""
         return self.recipe.build()
+
+    @cached_property
+    def sample(self) -> Data:
+        """The samples that a plan and the checks are based on, in memory."""
+        return recipes.sample_of(self.data)
+
+    @cached_property
+    def audited(self) -> Verdict:
+        """Whether an audit can split all samples."""
+        return can_split(self.estimator, self.data)
+
+    def plan(self, n_components: int | None) -> Plan:
+        """Return the plan, from a sample if there are many."""
+        return plan_for(self.estimator, self.sample, n_components, self.audited)
 
     @property
     def image_options(self) -> dict[str, Any]:
@@ -96,14 +113,14 @@ class FitRequest:
             yield run, False
 
 
-def train(place: Place, run: Run, data: Data, *, device: str | None) -> BaseEncoder:
-    """Train the estimator of a run.
+def train(place: Place, run: Run, request: Request, *, device: str | None) -> BaseEncoder:
+    """Train the estimator of a request by the recipe of its run.
 
     A failure leaves nothing behind, unless there is a checkpoint from which the same command resumes.
     """
     try:
-        estimator = run.recipe.build(checkpoint=run.checkpoint, device=device, verbose=True)
-        return recipes.fit(estimator, data)
+        parameters = run.recipe.parameters(checkpoint=run.checkpoint, device=device, verbose=True)
+        return recipes.fit(request.estimator.set_params(**parameters), request.data)
     except (ValueError, TrainingDivergedError) as error:
         if isinstance(error, TrainingDivergedError) or not any(run.checkpoint.parent.glob("*")):
             place.give_up()

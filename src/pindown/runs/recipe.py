@@ -22,7 +22,7 @@ from pindown.data.data import Data
 from pindown.data.tables import Columns
 from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder
-from pindown.methods.planning import Plan, plan
+from pindown.methods.planning import plan_for
 from pindown.methods.registry import BUILT_IN, SIDES, address_of, find, suited
 from pindown.saving.table import TABLE, is_value, look_up
 from pindown.training import Trainer
@@ -180,15 +180,21 @@ class Recipe:
     seed: int = 0
     options: Mapping[str, str] = field(default_factory=dict)
 
-    def build(self, *, checkpoint: Path | None = None, device: str | None = None, verbose: bool = False) -> BaseEncoder:
-        """Return the estimator, not fitted; raise if a parameter is wrong."""
+    def parameters(
+        self, *, checkpoint: Path | None = None, device: str | None = None, verbose: bool = False
+    ) -> dict[str, Any]:
+        """Return the parameters of the estimator, with where and how it is trained."""
         options = {name: read_value(name, text) for name, text in self.options.items()}
         training = {name: options.pop(name) for name in TRAINER_OPTIONS if name in options}
         numbers = {"n_components": self.n_components, "max_iter": self.max_iter}
         options |= {name: number for name, number in numbers.items() if number is not None}
-        kind, trainer = find(self.estimator), Trainer(checkpoint=checkpoint, **training)
+        trainer, names = Trainer(checkpoint=checkpoint, **training), find(self.estimator)._get_param_names()
         where = {"trainer": trainer, "device": device, "verbose": verbose, "random_state": self.seed}
-        estimator = kind(**options, **{name: where[name] for name in where if name in kind._get_param_names()})
+        return options | {name: value for name, value in where.items() if name in names}
+
+    def build(self) -> BaseEncoder:
+        """Return the estimator, not fitted; raise if a parameter is wrong."""
+        estimator = find(self.estimator)(**self.parameters())
         try:
             estimator._check_parameters()
         except TypeError as error:  # text for a number, or a network where there must be an optimiser
@@ -253,18 +259,10 @@ def planned(recipe: Recipe, est: BaseEncoder, data: Data) -> tuple[Recipe, tuple
     The notes also name samples or groups that an audit would lack. ``est`` is the estimator of the recipe.
     """
     given = frozenset([*recipe.options, *(["n_components"] if recipe.n_components is not None else [])])
-    choice = est.spec.choose(est, data, given, lambda est: look(data, est, recipe.n_components))
     audited = can_split(est, data)
+    choice = est.spec.choose(est, data, given, lambda est: plan_for(est, sample_of(data), recipe.n_components, audited))
     missing = () if audited.outcome == "holds" else (audited.why,)
     return recipe.having(choice.parameters), (*choice.notes, *missing)
-
-
-def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
-    """Return the plan for data, from a sample if there are many; an audit divides all of them."""
-    some, audited = sample_of(data), can_split(est, data)
-    found = plan(some, estimator=est, n_components=n_components)
-    needs = [need for need in found.needs if need != can_split(est, some).why]
-    return replace(found, needs=(*needs, *([audited.why] if audited.outcome != "holds" else [])))
 
 
 def sample_of(data: Data) -> Data:
