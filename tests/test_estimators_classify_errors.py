@@ -39,7 +39,7 @@ def test_a_class_of_one_row_is_warned_of_by_name():
 
 @pytest.mark.parametrize("fraction", [0.5, np.nan])
 def test_labels_that_cannot_be_learned_from_are_refused_before_anything_is_computed_of_x(fraction, monkeypatch):
-    monkeypatch.setattr(Classify, "_fit_preprocessing", lambda *_: pytest.fail("the rank of X was computed"))
+    monkeypatch.setattr(Classify, "fitted_preprocessing", lambda *_: pytest.fail("the rank of X was computed"))
     with pytest.raises(ValueError, match="y"):
         quick().fit(data().x, np.where(np.arange(400) == 7, fraction, data().u))
 

@@ -277,7 +277,7 @@ def cross_validate(est: BaseEncoder, prepared: Prepared, *, linear: bool) -> Tra
     """Train one objective per fold, all in the same loop, with early stopping by the mean validation loss."""
     folds, held_out = [], []
     for split in prepared.inputs.splits:
-        preprocessing = est._fit_preprocessing(prepared.inputs.data.X, split.learned)
+        preprocessing = est.fitted_preprocessing(prepared.inputs.data.X, split.learned)
         samples = est._training_samples(prepared.inputs, preprocessing)
         fold = replace(prepared, preprocessing=preprocessing, samples=samples).with_rows(split.learned)
         folds.append(Training(est, fold, training_batches(est, fold, samples), linear=linear))

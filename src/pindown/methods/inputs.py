@@ -143,7 +143,7 @@ def prepare(est: BaseEncoder, X: DataLike | Process, sides: Mapping[str, object]
     est._check_inputs(inputs)
     inputs = replace(inputs, splits=_splits(est, inputs, seed) if hold_out else ())
     rows = inputs.splits[0].learned if len(inputs.splits) == 1 else None
-    preprocessing = est._fit_preprocessing(inputs.data.X, rows)
+    preprocessing = est.fitted_preprocessing(inputs.data.X, rows)
     check_components(est, preprocessing)
     summary = est._summarize(inputs, preprocessing, seed)
     if rows is not None and summary.rows is None:
@@ -321,19 +321,19 @@ class InputReader(BaseEstimator):
             )
         self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
 
-    def fitted_preprocessing(self, X: ArrayOrTensor | IndexedSource) -> Preprocessing:
+    def fitted_preprocessing(
+        self, X: ArrayOrTensor | IndexedSource, rows: NDArray[np.int64] | None = None
+    ) -> Preprocessing:
         """Return the preprocessing that `fit` would use, fitted to observations; its ``note`` says what it does.
 
         Parameters
         ----------
         X : array (n, …) or IndexedSource
             The observations.
+        rows : array of int, optional
+            The samples to fit it to; all by default.
         """
-        return self._fit_preprocessing(X if isinstance(X, IndexedSource) else np.asarray(from_torch(X)))
-
-    def _fit_preprocessing(self, X: np.ndarray | IndexedSource, rows: np.ndarray | None = None) -> Preprocessing:
-        """Return the preprocessing fitted to these samples; None: all."""
-        source = X if isinstance(X, IndexedSource) else ArraySource(X)
+        source = X if isinstance(X, IndexedSource) else ArraySource(np.asarray(from_torch(X)))
         chosen = source if rows is None else SubsetSource(source, rows)
         return preprocessing.fitted(type(self).__name__, self._preprocess_for(source.shape), chosen)
 
