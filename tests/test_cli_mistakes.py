@@ -109,7 +109,7 @@ MISTAKES = (
         "writes over other things", BY_BATCH, "holds other things: give the name of a new folder", file("run/notes")
     ),
     Mistake("writes over a finished run", BY_BATCH, "give another name, or --force", needs_run=True),
-    Mistake("wants more latents than variables", (*BY_BATCH, "-d", "6"), "take at most as many"),
+    Mistake("wants more latents than variables", (*BY_BATCH, "-d", "6"), "ask for fewer latents"),
     Mistake(
         "gives positives of another length",
         ("fit", "data.npz", "--pairs", "later", "-o", "run"),

@@ -205,7 +205,6 @@ def _begun(request: FitRequest, place: Any, training: TrainingOptions, output: O
         best_device(training.device)
     for note in request.data.notes:
         print_warning(note)
-    request.require_components()
     with ExitStack() as hold:
         with spinner(f"Planning for {request.source.path.name}"):
             run, resumed = hold.enter_context(request.begun(place, command_line(), force=output.force))

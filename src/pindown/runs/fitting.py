@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from pindown._files import write_json
-from pindown._names import counted, listed, nearest
+from pindown._names import listed, nearest
 from pindown.auditing.checks import Verdict
 from pindown.auditing.refits import can_split
 from pindown.data.data import Data
@@ -68,16 +68,6 @@ class FitRequest:
     def image_options(self) -> dict[str, Any]:
         """The options of a folder of images that were given, for JSON."""
         return self.source.options.as_dict() if isinstance(self.source, Images) else {}
-
-    def require_components(self) -> None:
-        """Raise if there are more latents than the theorem of the estimator allows."""
-        n, data = self.recipe.n_components, self.data
-        if self.estimator.needs_injective and n is not None and n > data.n_features:
-            raise InputError(
-                "n_components",
-                f"`n_components={n}`, but there are {counted(data.n_features, 'observed variable')}. An injective "
-                "mixing needs as many observed variables as latents: take at most as many.",
-            )
 
     @contextmanager
     def begun(self, place: Place, command: str, *, force: bool) -> Iterator[tuple[Run, bool]]:
