@@ -99,11 +99,11 @@ def _unfitted(data: Path, columns: ColumnOptions, images: LabelledImageOptions, 
     return request
 
 
-def _summary(path: Path, request: Request) -> dict[str, Any]:
+def _summary(path: Path, request: FitRequest) -> dict[str, Any]:
     return {"data": str(path), "n_samples": len(request.sample), "n_features": request.sample.n_features}
 
 
-def _introduce(path: Path, request: Request) -> None:
+def _introduce(path: Path, request: FitRequest) -> None:
     of = describe(request.data) if request.data.is_source else f"observed variables {describe(request.data)}"
     print_text(f"{path}: {counted(len(request.sample), 'sample')}, {of}")
 
@@ -213,7 +213,7 @@ def _begun(request: FitRequest, place: Any, training: TrainingOptions, output: O
         yield run
 
 
-def _fit(place: Any, request: Request, run: Run, training: TrainingOptions, output: OutputOptions) -> dict[str, Any]:
+def _fit(place: Any, request: FitRequest, run: Run, training: TrainingOptions, output: OutputOptions) -> dict[str, Any]:
     """Train and, in the first process, write the result."""
     from pindown.runs.fitting import encode, finish, train
     from pindown.runs.recipe import scores

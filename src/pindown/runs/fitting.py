@@ -103,7 +103,7 @@ class FitRequest:
             yield run, False
 
 
-def train(place: Place, run: Run, request: Request, *, device: str | None) -> BaseEncoder:
+def train(place: Place, run: Run, request: FitRequest, *, device: str | None) -> BaseEncoder:
     """Train the estimator of a request by the recipe of its run.
 
     A failure leaves nothing behind, unless there is a checkpoint from which the same command resumes.
