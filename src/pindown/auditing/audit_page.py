@@ -29,14 +29,13 @@ from pindown.auditing.page import (
     sliders,
 )
 from pindown.auditing.refits import Refits, Samples, can_vary_initialisation, varies_initialisation
+from pindown.metrics.arrays import Matrix
 from pindown.simulate.images import contact_sheet, nearest_traversals, swaps
 
 if TYPE_CHECKING:
     from pindown.auditing.checks.noise import Band
     from pindown.auditing.result import Audit
     from pindown.metrics import Leakage
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -121,10 +120,7 @@ def score_ruler(score: Score) -> Ruler:
 
 def _agreement_ruler(found: Agreement) -> Ruler:
     null = "" if found.shuffled is None else f", shuffled {shown(found.shuffled, 3)}"
-    note, status = (
-        f"{found.metric}; chance {shown(found.chance, 3)}{null}",
-        "" if found.enough else "behind",
-    )
+    note, status = f"{found.metric}; chance {shown(found.chance, 3)}{null}", "" if found.enough else "behind"
     return Ruler(
         found.between, found.worst, found.chance, note, status=status, others=found.values, shuffled=found.shuffled
     )

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pindown import theory
 from pindown._names import counted, printed
 from pindown.auditing.agreement import (
@@ -25,10 +22,9 @@ from pindown.auditing.checks.verdict import Verdict, unchecked
 from pindown.auditing.evidence import Evidence, encoded_pairs
 from pindown.auditing.refits import Estimator, Refits, latent_matrix
 from pindown.auditing.spec import Part
+from pindown.metrics.arrays import Matrix
 from pindown.theory import NOISY, Assumption, Theorem
 from pindown.theory.structure import Block
-
-Matrix = NDArray[np.float64]
 
 MIN_RECOVERY = 0.1  # lower end of the band of recovery that noise must leave
 OF_ALL_LATENTS = (INJECTIVE_ENCODER, STRUCTURE_KEPT)  # conditions that a claim about a part does not need

@@ -22,9 +22,8 @@ from pindown.auditing.refits import Estimator, Refits, Samples, exchange, latent
 from pindown.data.data import as_array
 from pindown.data.labels import as_numbers, combined, is_quantity
 from pindown.metrics import Leakage, inject_leak
+from pindown.metrics.arrays import Matrix
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
-
-Matrix = NDArray[np.float64]
 
 N_PERMUTATIONS = 999
 MAX_PAIRS = 1_000  # held-out pairs that are compared with each other
@@ -124,7 +123,7 @@ class Evidence:
 Test = Callable[[Any, Samples, np.random.Generator], Score]
 """Scores a fit on samples, next to chance."""
 
-Probe = Callable[[Matrix, NDArray[np.int64]], Leakage]
+FindLeak = Callable[[Matrix, NDArray[np.int64]], Leakage]
 """Predicts levels of a nuisance from latents."""
 
 
@@ -155,7 +154,7 @@ def leak_score(name: str, found: Leakage) -> Score:
 
 
 def leak_controls(
-    nuisance: str, probe: Probe, latents: Matrix, held_out: Samples, rng: np.random.Generator, seed: int
+    nuisance: str, probe: FindLeak, latents: Matrix, held_out: Samples, rng: np.random.Generator, seed: int
 ) -> tuple[Control, Control]:
     """Return two controls: probes find nothing of a shuffled nuisance, and find a leak that is added to the latents."""
     levels, added = held_out.strata, f"a leak of {LEAK_FRACTION:.0%} added to the latents"

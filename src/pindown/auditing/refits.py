@@ -23,6 +23,7 @@ from pindown.data.files import require_in_memory
 from pindown.data.labels import IntArray, as_numbers
 from pindown.data.splits import MIN_HELD_OUT, hold_out
 from pindown.errors import IdentifiabilityWarning, InputError
+from pindown.metrics.arrays import Matrix
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.networks import built, linear
 from pindown.networks.encoder import Encoder, Make
@@ -30,8 +31,6 @@ from pindown.theory import Theorem
 
 if TYPE_CHECKING:
     from pindown.auditing.spec import MethodSpec
-
-Matrix = NDArray[np.float64]
 
 N_BLOCKS = 40  # blocks of a time series, so that held-out samples are no neighbours of those learned from
 FEW = 10  # median number of positives of one group up to which they stay together

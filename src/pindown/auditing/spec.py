@@ -35,11 +35,11 @@ from pindown.auditing.evidence import (
 from pindown.auditing.plans import Plan, count_directions, in_words, missing_in_general
 from pindown.auditing.refits import E, Estimator, Refits, Samples, encoder_of, read, refitted
 from pindown.data.data import Data, Sides
+from pindown.metrics.arrays import Matrix
 from pindown.networks.folding import find_flat_directions, find_folding
 from pindown.networks.spaces import Reals, Sphere
 from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
 
-Matrix = NDArray[np.float64]
 Verdicts = tuple[Verdict, ...]
 
 MAX_PIXELS = 1_024  # of an image up to which an encoder is checked for folding; beyond, for flat directions only

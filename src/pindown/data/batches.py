@@ -17,7 +17,7 @@ from pindown.data.sources import Batch, GeneratorSource, IndexedSource, Source, 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Return another view of every sample: (n, …) and a generator in, (n, …) out."""
 
-Noise = Callable[[int, torch.Generator], tuple[Tensor, ...]]
+DrawNoise = Callable[[int, torch.Generator], tuple[Tensor, ...]]
 """Return the random numbers that an objective needs with so many samples, on the generator's device."""
 
 Read = Callable[[Batch], tuple[Any, ...]]
@@ -100,7 +100,7 @@ class IndexedSamples:
         self,
         x: Tensor | IndexedSource,
         *fields: Any,
-        chance: Noise | None = None,
+        chance: DrawNoise | None = None,
         among: NDArray[np.int64] | None = None,
     ) -> None:
         self.x, self.chance = x, chance
@@ -244,7 +244,7 @@ class GeneratedBatches(CapturableBatches):
     source: GeneratorSource
     batch_size: int
     read: Read
-    chance: Noise | None = None
+    chance: DrawNoise | None = None
 
     def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Return new samples, their fields, and noise."""
@@ -259,7 +259,7 @@ class StreamBatches:
     """
 
     def __init__(
-        self, source: Source, batch_size: int, read: Read, device: torch.device, chance: Noise | None = None
+        self, source: Source, batch_size: int, read: Read, device: torch.device, chance: DrawNoise | None = None
     ) -> None:
         self.source, self.batch_size, self.read, self.device, self.chance = source, batch_size, read, device, chance
         self._next, self._batches = 0, self._whole_batches()

@@ -475,13 +475,13 @@ def _sample_bytes(source: Source) -> int:
     return 8 * max(1, math.prod(source.shape))
 
 
-Roles = Sequence[str | None] | Mapping[str, str]
+RolesOfFields = Sequence[str | None] | Mapping[str, str]
 """Roles of the parts of an item: in order, None to leave a part out; or the role of each key of a dict."""
 
 PARTS = ("x", "y", *ROLES)
 """Keys of an item that is a dict; others are left out."""
 
-Shape = tuple[int, ...]
+SampleShape = tuple[int, ...]
 
 
 class DatasetSource(IndexedSource):
@@ -509,7 +509,7 @@ class DatasetSource(IndexedSource):
     ([[4.0, 5.0], [0.0, 1.0]], [0, 0])
     """
 
-    def __init__(self, dataset: Dataset[Any], *, roles: Roles | None = None) -> None:
+    def __init__(self, dataset: Dataset[Any], *, roles: RolesOfFields | None = None) -> None:
         self.dataset, self.roles, self._random = dataset, roles, _RandomStream()
         self.n_samples = len(dataset) if isinstance(dataset, Sized) else 0
         if self.n_samples == 0:
@@ -553,7 +553,7 @@ class LoaderSource(Source):
     [6, 4]
     """
 
-    def __init__(self, loader: DataLoader[Any] | IterableDataset[Any], *, roles: Roles | None = None) -> None:
+    def __init__(self, loader: DataLoader[Any] | IterableDataset[Any], *, roles: RolesOfFields | None = None) -> None:
         self.loader, self.roles = loader, roles
         self.n_samples = _length(loader)
         first = next(self._parts(0), None)
@@ -630,7 +630,7 @@ def _explained_shapes(what: str) -> Iterator[None]:
         raise _other_shape(f"{what}: item {found[3]}", found[2], found[1]) from error
 
 
-def _by_role(item: Any, roles: Roles | None, what: str) -> dict[str, Any]:
+def _by_role(item: Any, roles: RolesOfFields | None, what: str) -> dict[str, Any]:
     """Return the parts of an item, or of a batch, by role."""
     if isinstance(item, Mapping):
         names = roles if isinstance(roles, Mapping) else {part: part for part in PARTS}
@@ -651,7 +651,7 @@ def _by_role(item: Any, roles: Roles | None, what: str) -> dict[str, Any]:
     return found
 
 
-def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: Shape) -> Batch:
+def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: SampleShape) -> Batch:
     """Return items as a batch, after checking that they have the same parts and shapes."""
     expected = {name: _shape(part) for name, part in items[0].items()} | {"x": shape}
     for number, item in zip(numbers, items, strict=True):
@@ -663,7 +663,7 @@ def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: Shape) 
     return _finite(batch, numbers)
 
 
-def _checked(parts: dict[str, Any], first: int, shape: Shape) -> Batch:
+def _checked(parts: dict[str, Any], first: int, shape: SampleShape) -> Batch:
     """Return a loader's batch, after checking that its samples are like those before."""
     batch = {name: part if isinstance(part, Tensor) else as_array(part, name) for name, part in parts.items()}
     n, *found = _shape(batch["x"])
@@ -673,7 +673,7 @@ def _checked(parts: dict[str, Any], first: int, shape: Shape) -> Batch:
     return _finite(batch, range(first, first + n))
 
 
-def _require_shapes(what: str, found: dict[str, Shape], expected: dict[str, Shape]) -> None:
+def _require_shapes(what: str, found: dict[str, SampleShape], expected: dict[str, SampleShape]) -> None:
     """Raise if an item has other parts, or parts of other shapes, than the first."""
     if found.keys() != expected.keys():
         raise InputError("X", f"{what} has the parts {[*found]}, the first one {[*expected]}. Return the same for all.")
@@ -695,7 +695,7 @@ def _finite(batch: Batch, numbers: Sequence[int]) -> Batch:
     return batch
 
 
-def _shape(x: Any) -> Shape:
+def _shape(x: Any) -> SampleShape:
     return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
 
 

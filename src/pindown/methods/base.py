@@ -27,8 +27,8 @@ from pindown.data import GeneratorSource, as_source
 from pindown.data.batches import (
     Augment,
     BatchesWithinLevels,
+    DrawNoise,
     IndexedSamples,
-    Noise,
     SampleSet,
     ShuffledBatches,
     on_device,
@@ -95,7 +95,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     loss_curve_: np.ndarray
     n_iter_: int
 
-    _noise: Noise | None = None  # random numbers that the objective takes with every batch
+    _noise: DrawNoise | None = None  # random numbers that the objective takes with every batch
 
     # ---- what a user calls ------------------------------------------------------------------------------------------
 

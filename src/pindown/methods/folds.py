@@ -16,9 +16,8 @@ from pindown.data.labels import as_numbers, combined
 from pindown.data.splits import assign_folds
 from pindown.methods.base import BaseEncoder
 from pindown.metrics import match_latents, procrustes
+from pindown.metrics.arrays import Matrix
 from pindown.theory import Indeterminacy
-
-Matrix = NDArray[np.float64]
 
 N_FOLDS = 4
 """Default number of refits: each learns from three quarters of the samples."""

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from pindown.networks.spaces import Reals, Space, Sphere
 
-Verdict = Literal["folded", "flat", "injective", "undecided"]
+FoldingOutcome = Literal["folded", "flat", "injective", "undecided"]
 
 THRESHOLD, FLAT = 0.1, 1e-3
 """Fraction of reversed samples above which an encoder is folded; relative variance below which a latent is flat."""
@@ -75,7 +75,7 @@ class Folding:
     n_samples: int
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> FoldingOutcome:
         """Flat if a direction is, folded if the fraction exceeds the threshold by twice the uncertainty.
 
         Otherwise injective if the fraction does not exceed the threshold, else undecided.

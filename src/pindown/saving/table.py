@@ -96,12 +96,11 @@ LAYERS: dict[str, type[nn.Module]] = {
 """Layers of ``torch.nn`` that a file may hold, by name; their tags start with ``nn.``."""
 
 
-def _entries(by_module: dict[str, str]) -> dict[str, str]:
-    words = [(module, word.partition("=")) for module, line in by_module.items() for word in line.split()]
-    return {tag: f"{module}:{name or tag}" for module, (tag, _, name) in words}
-
-
-TABLE = _entries(_BY_MODULE)
+TABLE = {
+    tag: f"{module}:{name or tag}"
+    for module, line in _BY_MODULE.items()
+    for tag, _, name in (word.partition("=") for word in line.split())
+}
 """Tag → ``module:name``."""
 
 TAGS = {address: tag for tag, address in TABLE.items()}

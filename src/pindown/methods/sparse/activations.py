@@ -32,7 +32,7 @@ FORMAT = 2
 SAME = 0.02
 """Difference of activations, relative to the largest, up to which they are the same on another device."""
 
-Samples = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
+ToSamples = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 """Turns the output of a layer for a batch, and the batch, into samples (k, d) and the input that each belongs to."""
 
 
@@ -80,7 +80,7 @@ def activations(
     layer: str,
     folder: str | Path,
     *,
-    samples: Samples = every_token,
+    samples: ToSamples = every_token,
     dtype: torch.dtype = torch.float32,
     shard_size: int = SHARD_SIZE,
     device: str | torch.device | None = None,
@@ -161,7 +161,7 @@ class _Extraction:
 
     model: nn.Module
     part: nn.Module
-    samples: Samples
+    samples: ToSamples
     dtype: torch.dtype
     place: Path
     record: dict[str, Any]

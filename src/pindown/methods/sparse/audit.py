@@ -30,14 +30,13 @@ from pindown.auditing.plans import Plan, missing_in_general
 from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import ChosenParameters, Comparison, FitScore, MakePlan, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
+from pindown.metrics.arrays import Matrix
 from pindown.metrics.dictionaries import FiringBand, by_frequency, chance_pw_mcc, feature_mcc, l0, match_atoms, pw_mcc
 
 if TYPE_CHECKING:
     from pindown.methods.sparse.basis import SparseBasis
     from pindown.methods.sparse.estimator import Sparse
     from pindown.methods.sparse.pair import SparsePair
-
-Matrix = NDArray[np.float64]
 
 SAME_ATOM, MIN_GAIN = 0.9, 0.1
 """Cosine from which on two atoms are the same; minimum gain in sparsity over a fit to permuted features."""
@@ -214,7 +213,8 @@ class SparseBasisSpec(MethodSpec["SparseBasis"]):
         return (samples_for_atoms(len(whole), d, max(d, data.X.shape[1])),)
 
     def checks_after(self, est: SparseBasis, data: Data, known: Verdicts = ()) -> Verdicts:
-        active = is_active(np.asarray(est.transform(data.X), dtype=np.float64))
+        latents = np.asarray(est.transform(data.X), dtype=np.float64)
+        active = np.abs(latents) > ACTIVE * np.sqrt((latents**2).mean(0))
         return (_check_sparse(active), _check_independent(est.components_), scattered_activations(active))
 
     def score(self, est: SparseBasis, data: Data) -> FitScore:
@@ -226,11 +226,6 @@ class SparseBasisSpec(MethodSpec["SparseBasis"]):
         needs = () if all(v.outcome == "holds" for v in verdicts) else ("more samples",)
         notes = ("whether latents are sparse and scattered shows after training: see the audit.",)
         return Plan(f"SparseBasis(n_components={d})", est.guarantee, d, verdicts, needs, notes=notes)
-
-
-def is_active(latents: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which latents exceed a tenth of their root mean square; (n, d)."""
-    return np.abs(latents) > ACTIVE * np.sqrt((latents**2).mean(0))
 
 
 def _check_sparse(active: NDArray[np.bool_]) -> Verdict:

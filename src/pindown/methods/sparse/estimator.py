@@ -31,14 +31,13 @@ from pindown.methods.sparse.autoencoder import (
     encode_sparse,
     revival_samples,
 )
+from pindown.metrics.arrays import Matrix
 from pindown.metrics.dictionaries import firing, fvu
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing
 from pindown.training import Trainer, TrainingDefaults
-
-Matrix = NDArray[np.float64]
 
 MOST_NAMED = 5
 """Constant features of X that a warning names."""

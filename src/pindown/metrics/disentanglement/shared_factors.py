@@ -176,10 +176,10 @@ def _by_factor(right: Mask, shared: Labels, d: int) -> Measured:
 
 # ---- agreement of fits, without factors -----------------------------------------------------------------------------
 
-Method = Literal["lasso", "spearman"]
+UdrMethod = Literal["lasso", "spearman"]
 
 
-def udr(embeddings: Sequence[ArrayLike], *, method: Method = "lasso", random_state: RandomState = 0) -> Score:
+def udr(embeddings: Sequence[ArrayLike], *, method: UdrMethod = "lasso", random_state: RandomState = 0) -> Score:
     r"""Return the unsupervised disentanglement ranking: how well several fits to the same samples agree, axis by axis.
 
     .. math:: \operatorname{mean}_s \operatorname{median}_{t \ne s} \tfrac12 \Bigl(\operatorname{mean}_i
@@ -200,7 +200,7 @@ def udr(embeddings: Sequence[ArrayLike], *, method: Method = "lasso", random_sta
     >>> round(found.value, 1), found.noise < 0.1, found.rotation < 0.6
     (0.9, True, True)
     """
-    if method not in get_args(Method):
+    if method not in get_args(UdrMethod):
         raise InputError("method", f"`method` must be 'lasso' or 'spearman', got {method!r}.")
     if isinstance(embeddings, np.ndarray) and embeddings.ndim == 2:
         raise InputError("embeddings", "`embeddings` must be a sequence of arrays, one per fit. Pass [z_1, z_2, …].")
@@ -214,7 +214,7 @@ def udr(embeddings: Sequence[ArrayLike], *, method: Method = "lasso", random_sta
     return score("udr", [_agreement(some, method) for some in (fits, noise, rotated)])
 
 
-def _agreement(fits: list[Matrix], method: Method) -> Measured:
+def _agreement(fits: list[Matrix], method: UdrMethod) -> Measured:
     if method == "spearman":
         fits = [standardise(rankdata(one, axis=0)) for one in fits]
     starts = np.cumsum([one.shape[1] for one in fits])[:-1]
