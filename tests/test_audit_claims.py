@@ -11,7 +11,7 @@ from pindown.auditing.agreement import HALVES, Agreement, measure_for, principal
 from pindown.auditing.checks import conditions
 from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.claims import Claim, leading_part, needed, predictions_part
-from pindown.auditing.evidence import Control, Evidence, Score
+from pindown.auditing.evidence import AuditScore, Control, Evidence
 from pindown.auditing.spec import Part
 from pindown.data.data import Data
 from pindown.simulate import Clusters
@@ -129,10 +129,10 @@ def test_a_verdict_is_not_listed_as_trust():
 
 
 def test_a_score_is_good_above_chance_and_a_leak_at_chance():
-    assert Score("", 0.9, 0.5, 0.001).good
-    assert not Score("", 0.9, 0.5, 0.2).good
-    assert not Score("", 0.9, 0.5, 0.001, leak=True).good
-    assert Score("", 0.52, 0.5, 0.2, leak=True).good
+    assert AuditScore("", 0.9, 0.5, 0.001).good
+    assert not AuditScore("", 0.9, 0.5, 0.2).good
+    assert not AuditScore("", 0.9, 0.5, 0.001, leak=True).good
+    assert AuditScore("", 0.52, 0.5, 0.2, leak=True).good
 
 
 def classes_beside_other_latents(seed, n=1_000, *, shuffled=False):

@@ -15,7 +15,7 @@ from pindown.auditing.agreement import Agreement, SharedBlock
 from pindown.auditing.audit_page import Names, Pictures, _colourings, render
 from pindown.auditing.checks.noise import Band
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.evidence import Control, Score
+from pindown.auditing.evidence import AuditScore, Control
 from pindown.auditing.page import along_each
 from pindown.auditing.refits import Samples
 from pindown.auditing.result import Audit
@@ -50,7 +50,7 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         estimator=f"Classify({d})",
         theorem=theory.CLASSIFY_FREE,
         verdicts=verdicts,
-        scores=(Score(text, 0.8, 0.1, 0.001), Score(text, 1.9, 0.0, unit="nats"), Score(text, 0.1, 0.2)),
+        scores=(AuditScore(text, 0.8, 0.1, 0.001), AuditScore(text, 1.9, 0.0, unit="nats"), AuditScore(text, 0.1, 0.2)),
         held_out=HeldOut(text, 0.5, None, 0.1, 40, 1, 10),
         agreement=(Agreement("this fit and refits", "R²", (0.99, 0.98), 0.0, 0.4), Agreement(text, "R²", (0.5,), 0.0)),
         controls=(Control(text, text, text, passed=True), Control(text, text, text, passed=False)),
@@ -60,7 +60,7 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         block=SharedBlock(2, d, 0.9, 0.2, 0.1),
         noise=0.31,
         band=Band("R²", 0.71, 0.82, ceiling=0.81, noise=0.31),
-        recovery=(Score(text, 0.9, 0.0),),
+        recovery=(AuditScore(text, 0.9, 0.0),),
         waived=(),
         reasons=(text,),
         claim=text,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pindown.auditing.evidence import Evidence, Score, reconstruction_evidence
+from pindown.auditing.evidence import AuditScore, Evidence, reconstruction_evidence
 from pindown.auditing.refits import Refits
 from pindown.auditing.spec import FitScore, MethodSpec, Roles
 from pindown.data.data import Data
@@ -31,7 +31,7 @@ class ReconstructionSpec(MethodSpec[Any]):
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         permuted = refits.held_out.with_permuted_columns(rng)
         value = min(fit.score(refits.held_out.X) for fit in refits.others)
-        score = Score(self.score_name, value, refits.null.score(permuted.X), unit="nats per row")
+        score = AuditScore(self.score_name, value, refits.null.score(permuted.X), unit="nats per row")
         return reconstruction_evidence(refits, permuted, score)
 
     def score(self, est: Any, data: Data) -> FitScore:

@@ -15,7 +15,7 @@ from pindown._names import listed
 from pindown.auditing.agreement import MOST_SHOWN, Agreement, matching, principal_angles
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.nuisances import leakage_sentence
-from pindown.auditing.evidence import Score
+from pindown.auditing.evidence import AuditScore
 from pindown.auditing.page import (
     Drawing,
     along_each,
@@ -110,7 +110,7 @@ class Ruler:
     shuffled: float | None = None
 
 
-def score_ruler(score: Score) -> Ruler:
+def score_ruler(score: AuditScore) -> Ruler:
     """Return a score next to chance."""
     p = "" if score.p_value is None else f", p = {score.p_value:.2g}"
     floor = "" if score.floor is None else f", floor {shown(score.floor, 3)}"

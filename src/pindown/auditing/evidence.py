@@ -34,7 +34,7 @@ LEVEL, CONTROL_LEVEL = 0.01, 1 / (1 + N_PERMUTATIONS)  # p-values that rule out 
 
 
 @dataclass(frozen=True)
-class Score:
+class AuditScore:
     """A number measured on held-out samples, its level at chance, and the p-value of chance.
 
     Parameters
@@ -111,7 +111,7 @@ class Evidence:
     of them. ``verdicts`` are on assumptions; ``strips`` go to the page.
     """
 
-    scores: tuple[Score, ...]
+    scores: tuple[AuditScore, ...]
     controls: tuple[Control, ...]
     learned_nothing: tuple[str, ...] = ()
     leakage: Leakage | None = None
@@ -120,14 +120,14 @@ class Evidence:
     strips: tuple[Strip, ...] = ()
 
 
-Test = Callable[[Any, Samples, np.random.Generator], Score]
+Test = Callable[[Any, Samples, np.random.Generator], AuditScore]
 """Scores a fit on samples, next to chance."""
 
 FindLeak = Callable[[Matrix, NDArray[np.int64]], Leakage]
 """Predicts levels of a nuisance from latents."""
 
 
-def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generator, *more: Score) -> Evidence:
+def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generator, *more: AuditScore) -> Evidence:
     """Test refits, a fit to shuffled side information, and a refit on permuted X; ``more`` are further scores."""
     held_out = refits.held_out
     score = min((test(fit, held_out, rng) for fit in refits.others), key=lambda score: score.value)
@@ -148,9 +148,9 @@ def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generat
     return Evidence((score, *more), controls, tuple(why))
 
 
-def leak_score(name: str, found: Leakage) -> Score:
+def leak_score(name: str, found: Leakage) -> AuditScore:
     """Return the accuracy of the strongest probe of a nuisance; lower is better."""
-    return Score(name, found.worst, found.chance, found.p_value, leak=True, floor=found.floor)
+    return AuditScore(name, found.worst, found.chance, found.p_value, leak=True, floor=found.floor)
 
 
 def leak_controls(
@@ -166,12 +166,12 @@ def leak_controls(
     )
 
 
-def reconstruction_evidence(refits: Refits, permuted: Samples, *more: Score) -> Evidence:
+def reconstruction_evidence(refits: Refits, permuted: Samples, *more: AuditScore) -> Evidence:
     """Compare how much of X the latents explain with how much they explain of features permuted independently."""
     chance = _reconstructed(refits.null, permuted)
     value = min(_reconstructed(fit, refits.held_out) for fit in refits.others)
     elsewhere = _reconstructed(refits.others[0], permuted)
-    score = Score("X reconstructed from the latents (R²)", value, chance)
+    score = AuditScore("X reconstructed from the latents (R²)", value, chance)
     control = Control(
         "permuted X",
         "what was learned does not hold if each feature is permuted on its own.",
@@ -201,7 +201,7 @@ def r2(x: np.ndarray, reconstructed: np.ndarray) -> float:
 # ---- positive pairs -------------------------------------------------------------------------------------------------
 
 
-def pair_test(fit: Estimator, samples: Samples, rng: np.random.Generator) -> Score:
+def pair_test(fit: Estimator, samples: Samples, rng: np.random.Generator) -> AuditScore:
     """Score how often a positive is nearer than a negative; chance is one half.
 
     Negatives have the same level of a nuisance, if there is one, so that the nuisance itself is no help.
@@ -253,10 +253,10 @@ def _one_pair_each(samples: Samples) -> tuple[Matrix, Matrix]:
     return (anchors, positives) if len(first) < MIN_PAIRS else (anchors[first], positives[first])
 
 
-def permutation_score(name: str, value: float, permuted: Matrix) -> Score:
+def permutation_score(name: str, value: float, permuted: Matrix) -> AuditScore:
     """Return a score next to that of permutations: their mean is chance, and the fraction above it the p-value."""
     p_value = (1 + (permuted >= value - 1e-12).sum()) / (1 + len(permuted))
-    return Score(name, value, float(permuted.mean()), float(p_value))
+    return AuditScore(name, value, float(permuted.mean()), float(p_value))
 
 
 # ---- measurements, or labels, by a linear map -----------------------------------------------------------------------
@@ -264,7 +264,7 @@ def permutation_score(name: str, value: float, permuted: Matrix) -> Score:
 LINEAR = "y explained by a linear map of the latents (R²)"
 
 
-def linear_test(fit: Estimator, samples: Samples, rng: np.random.Generator) -> Score:
+def linear_test(fit: Estimator, samples: Samples, rng: np.random.Generator) -> AuditScore:
     """Score how much of the variance of y a linear map of the latents explains; chance is the y of other samples."""
     assert samples.side is not None
     value, frame, target = linear_fit(fit.transform(samples.X), samples.side)
@@ -310,26 +310,26 @@ def measured(side: np.ndarray) -> Matrix:
 # ---- ground truth ---------------------------------------------------------------------------------------------------
 
 
-def recovery(latents: Matrix, samples: Samples) -> tuple[Score, ...]:
+def recovery(latents: Matrix, samples: Samples) -> tuple[AuditScore, ...]:
     """Compare latents of held-out samples with the ground truth, if it is known."""
     scores, truth = _by_a_linear_map(latents, samples), samples.data.truth
     if scores and (latents.std(0) > 0).all():
         level = metrics.chance_mcc(truth.shape[1], latents.shape[1])
-        return (*scores, Score(MATCHED, metrics.mcc(latents, truth), level))
+        return (*scores, AuditScore(MATCHED, metrics.mcc(latents, truth), level))
     return scores
 
 
-def recovery_within_levels(latents: Matrix, samples: Samples) -> tuple[Score, ...]:
+def recovery_within_levels(latents: Matrix, samples: Samples) -> tuple[AuditScore, ...]:
     """Compare latents of held-out samples with the ground truth, if it is known, within each stratum."""
     if not (scores := _by_a_linear_map(latents, samples)):
         return ()
     common = (np.bincount(samples.strata) >= MIN_SAMPLES_PER_LEVEL)[samples.strata]
     by_level = metrics.recovery_by_level(latents[common], samples.data.truth[common], samples.strata[common])
-    return (*scores, Score(WITHIN, min(by_level.values()), 0.0))
+    return (*scores, AuditScore(WITHIN, min(by_level.values()), 0.0))
 
 
-def _by_a_linear_map(latents: Matrix, samples: Samples) -> tuple[Score, ...]:
+def _by_a_linear_map(latents: Matrix, samples: Samples) -> tuple[AuditScore, ...]:
     if samples.data.truth is None:
         return ()
     chance = metrics.chance_linear_r2(len(latents), latents.shape[1])
-    return (Score(BY_A_LINEAR_MAP, metrics.linear_r2(latents, samples.data.truth), chance),)
+    return (AuditScore(BY_A_LINEAR_MAP, metrics.linear_r2(latents, samples.data.truth), chance),)

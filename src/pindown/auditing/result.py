@@ -20,7 +20,7 @@ from pindown.auditing.agreement import Agreement, SharedBlock
 from pindown.auditing.checks.noise import Band
 from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.evidence import Control, HeldOutScore, Score, Strip
+from pindown.auditing.evidence import AuditScore, Control, HeldOutScore, Strip
 from pindown.auditing.page import check_writable, write_whole
 from pindown.metrics import Leakage
 
@@ -42,7 +42,7 @@ class Audit:
         The one that applies if its assumptions hold.
     verdicts : tuple of Verdict
         What data show about each assumption, before training and after.
-    scores : tuple of Score
+    scores : tuple of AuditScore
         Of refits on held-out samples, each next to chance.
     held_out : HeldOutScore or None
         The score of your fit on its own validation set, as `pindown fit` prints it; None if it has none.
@@ -58,7 +58,7 @@ class Audit:
         The fraction of the variance of a feature that is its own noise; 0 if none was seen.
     band : Band or None
         The recovery that this noise allows; None if there is none.
-    recovery : tuple of Score
+    recovery : tuple of AuditScore
         Compared with the ground truth, if it was given.
     strips : tuple of Strip
         Pictures side by side, if a method has some to show.
@@ -79,7 +79,7 @@ class Audit:
     estimator: str
     theorem: theory.Theorem | None
     verdicts: tuple[Verdict, ...]
-    scores: tuple[Score, ...]
+    scores: tuple[AuditScore, ...]
     held_out: HeldOutScore | None
     agreement: tuple[Agreement, ...]
     controls: tuple[Control, ...]
@@ -87,7 +87,7 @@ class Audit:
     leakage: Leakage | None
     noise: float
     band: Band | None
-    recovery: tuple[Score, ...]
+    recovery: tuple[AuditScore, ...]
     waived: tuple[theory.Assumption, ...]
     reasons: tuple[str, ...]
     claim: str
@@ -105,7 +105,7 @@ class Audit:
         """Whether anything is claimed."""
         return not self.reasons
 
-    def score(self, name: str) -> Score:
+    def score(self, name: str) -> AuditScore:
         """Return the score of this name; a KeyError names those there are."""
         found = {score.name: score for score in (*self.scores, *self.recovery)}
         if name not in found:

@@ -23,8 +23,8 @@ from pindown.auditing.checks.noise import Ceiling, Moved, linear_ceiling, matche
 from pindown.auditing.checks.verdict import at_least, with_better
 from pindown.auditing.evidence import (
     LINEAR,
+    AuditScore,
     Evidence,
-    Score,
     linear_fit,
     linear_test,
     measured,
@@ -112,7 +112,7 @@ class Comparison(Generic[E]):
         """Return what of a fit is compared with other fits; None stands for its latents of the samples."""
         return None
 
-    def recovery(self, latents: Matrix, samples: Samples) -> tuple[Score, ...]:
+    def recovery(self, latents: Matrix, samples: Samples) -> tuple[AuditScore, ...]:
         """Compare latents with the ground truth, if it is known."""
         return recovery(latents, samples)
 

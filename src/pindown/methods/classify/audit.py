@@ -27,8 +27,8 @@ from pindown.auditing.checks.arrays import Matrix
 from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.evidence import (
     N_PERMUTATIONS,
+    AuditScore,
     Evidence,
-    Score,
     pair_test,
     permutation_score,
     side_information_evidence,
@@ -191,7 +191,7 @@ class OfOtherRows:
         return self.augment(x[torch.randperm(len(x), generator=generator, device=generator.device)], generator)
 
 
-def label_test(fit: Classify, rows: Samples, rng: np.random.Generator) -> Score:
+def label_test(fit: Classify, rows: Samples, rng: np.random.Generator) -> AuditScore:
     """Return the accuracy, compared with that for permuted classes."""
     said, true = fit.predict(rows.X), rows.side
     assert true is not None

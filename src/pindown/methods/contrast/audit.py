@@ -23,7 +23,7 @@ from pindown.auditing.checks import (
     vmf_conditional,
 )
 from pindown.auditing.checks.arrays import paired_samples, read
-from pindown.auditing.evidence import Evidence, Score, encoded_pairs, pair_test, side_information_evidence
+from pindown.auditing.evidence import AuditScore, Evidence, encoded_pairs, pair_test, side_information_evidence
 from pindown.auditing.plans import Plan, count_directions, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, with_pairs
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Refitting, Roles, Verdicts, encoder_checks
@@ -52,7 +52,7 @@ class ContrastSpec(MethodSpec["Contrast"]):
         held_out = refits.held_out
         block = shared_block([encoded_pairs(fit, held_out) for fit in refits.others], rng)
         nats = min(fit.score(held_out.X, held_out.side) for fit in refits.others)
-        score = Score("information shared by positive pairs", nats, 0.0, unit="nats")
+        score = AuditScore("information shared by positive pairs", nats, 0.0, unit="nats")
         return replace(side_information_evidence(refits, pair_test, rng, score), block=block)
 
     def checks_before(self, est: Contrast, data: Data, d: int, whole: Data) -> Verdicts:

@@ -19,7 +19,7 @@ from pindown.auditing.checks import (
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.noise import noise_left
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.evidence import Evidence, Score, reconstruction_evidence
+from pindown.auditing.evidence import AuditScore, Evidence, reconstruction_evidence
 from pindown.auditing.plans import Plan, count_directions, missing_in_general
 from pindown.auditing.refits import Refits, encoder_of
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Roles, Verdicts
@@ -44,7 +44,7 @@ class DictionarySpec(MethodSpec["Dictionary"]):
         return reconstruction_evidence(
             refits,
             permuted,
-            Score("evidence lower bound", bound, refits.null.score(permuted.X), unit="nats per sample"),
+            AuditScore("evidence lower bound", bound, refits.null.score(permuted.X), unit="nats per sample"),
         )
 
     def checks_before(self, est: Dictionary, data: Data, d: int, whole: Data) -> Verdicts:

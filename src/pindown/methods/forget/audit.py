@@ -30,8 +30,8 @@ from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.evidence import (
     LEVEL,
     N_PERMUTATIONS,
+    AuditScore,
     Evidence,
-    Score,
     leak_controls,
     leak_score,
     r2,
@@ -98,7 +98,7 @@ _OF_CLASSES = (theory.CLASSIFY_NORMALISED.diversity, theory.AFFINE_GENERATORS)
 class WithinLevels(Comparison["Forget"]):
     """Fits of `Forget` are compared with ground truth within each level of the nuisance."""
 
-    def recovery(self, latents: Matrix, rows: Samples) -> tuple[Score, ...]:
+    def recovery(self, latents: Matrix, rows: Samples) -> tuple[AuditScore, ...]:
         return recovery_within_levels(latents, rows)
 
     def ceiling(self, est: Forget, found: Moved, rows: Samples) -> Ceiling:
@@ -136,9 +136,9 @@ class ForgetSpec(MethodSpec["Forget"]):
         if rows.data.floor is not None:
             of_codes = of_codes.with_floor(measure(rows.data.floor, rows.strata, effort=effort))
         controls = leak_controls("nuisance", quick, codes, rows, rng, seed)
-        scores: tuple[Score, ...] = (
+        scores: tuple[AuditScore, ...] = (
             leak_score("nuisance decodable from the latents", of_codes),
-            Score("nuisance decodable from X", of_x.worst, of_x.chance, of_x.p_value),
+            AuditScore("nuisance decodable from X", of_x.worst, of_x.chance, of_x.p_value),
             _rebuilt_beside(fit, rows),
         )
         why = []
@@ -159,7 +159,7 @@ class ForgetSpec(MethodSpec["Forget"]):
             why.append("the latents have collapsed, and a constant is invariant to everything")
         if rows.data.given is not None:
             kept = quick(codes, rows.data.given, given=None)
-            scores += (Score("given label decodable from the latents", kept.worst, kept.chance, kept.p_value),)
+            scores += (AuditScore("given label decodable from the latents", kept.worst, kept.chance, kept.p_value),)
             if not scores[-1].good:
                 why.append(f"the given label is not decodable from the latents ({scores[-1]})")
         return Evidence(scores, controls, tuple(why), of_codes, (leakage_verdict(of_codes),))
@@ -276,12 +276,12 @@ def _as_columns(fit: Forget, X: NDArray[Any]) -> NDArray[Any]:
     return torch.cat([first(part) for part in parts]).cpu().numpy()
 
 
-def _rebuilt_beside(fit: Forget, rows: Samples) -> Score:
+def _rebuilt_beside(fit: Forget, rows: Samples) -> AuditScore:
     """Return R² of observations rebuilt from codes and nuisance; chance is what the nuisance alone tells."""
     codes = fit.transform(rows.X, rows.side)
     rebuilt = fit.inverse_transform(codes, rows.side)
     guess = fit.inverse_transform(np.broadcast_to(codes.mean(0), codes.shape).copy(), rows.side)
-    return Score("X reconstructed from latents and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess))
+    return AuditScore("X reconstructed from latents and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess))
 
 
 def _kept(est: Forget, data: Data) -> Verdicts:

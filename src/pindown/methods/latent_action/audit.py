@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 
 from pindown.auditing.checks.nuisances import leakage_verdict
 from pindown.auditing.checks.samples import common_levels, enough_samples
-from pindown.auditing.evidence import N_PERMUTATIONS, Evidence, Score, Strip, leak_controls, leak_score
+from pindown.auditing.evidence import N_PERMUTATIONS, AuditScore, Evidence, Strip, leak_controls, leak_score
 from pindown.auditing.plans import Plan
 from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
@@ -204,7 +204,7 @@ def _pairs(est: LatentAction, data: Data) -> Iterator[tuple[tuple[Body, Body], L
 class BodyComparison(Comparison["LatentAction"]):
     """Latents are compared with ground truth in each body, in all, and in each with a probe fitted to the others."""
 
-    def recovery(self, latents: Matrix, samples: Samples) -> tuple[Score, ...]:
+    def recovery(self, latents: Matrix, samples: Samples) -> tuple[AuditScore, ...]:
         assert isinstance(samples, TransitionSamples)
         truth, groups = samples.data.truth, samples.data.groups
         if truth is None:
@@ -216,12 +216,12 @@ class BodyComparison(Comparison["LatentAction"]):
                 truth[some], cross_val_predict(probe, latents[some], truth[some], groups=groups[some], cv=folds)
             )
 
-        scores = [Score("truth, one probe for all bodies (R²)", within(slice(None)), 0.0)]
+        scores = [AuditScore("truth, one probe for all bodies (R²)", within(slice(None)), 0.0)]
         for body, own in samples.masks():
             others = probe.fit(latents[~own], truth[~own]).predict(latents[own])
             scores += [
-                Score(f"truth of {body} (R²)", within(own), 0.0),
-                Score(f"truth of {body}, probe fitted to the others (R²)", pooled_r2(truth[own], others), 0.0),
+                AuditScore(f"truth of {body} (R²)", within(own), 0.0),
+                AuditScore(f"truth of {body}, probe fitted to the others (R²)", pooled_r2(truth[own], others), 0.0),
             ]
         return tuple(scores)
 
@@ -258,7 +258,7 @@ class LatentActionSpec(MethodSpec["LatentAction"]):
         return Evidence(
             (
                 leak_score("body decodable from the latents", found),
-                Score("body decodable from displacements", before.worst, before.chance, before.p_value),
+                AuditScore("body decodable from displacements", before.worst, before.chance, before.p_value),
                 *explained_scores,
                 *_with_pairs(fit, refits, latents, known, rng),
                 *ahead,
@@ -289,7 +289,7 @@ class LatentActionSpec(MethodSpec["LatentAction"]):
 
 def _explained(
     fit: LatentAction, refits: Refits, bodies: Mapping[Body, Transitions], latents: Matrix, known: Matrix
-) -> Iterator[Score]:
+) -> Iterator[AuditScore]:
     """Yield for each body the R² of held-out displacements, predicted by the forward model of the fit.
 
     For frames: of what moved in them, predicted by a linear map fitted to the other episodes. The change of
@@ -305,12 +305,12 @@ def _explained(
         else:
             predicted = fit.predict(body, each.before, latents[own])
             what, value = "displacements", explained(each.before, each.after, predicted)
-        yield Score(f"{what} of {body} reconstructed (R²)", value, 0.0)
+        yield AuditScore(f"{what} of {body} reconstructed (R²)", value, 0.0)
 
 
 def _with_pairs(
     fit: LatentAction, refits: Refits, latents: Matrix, known: Matrix, rng: np.random.Generator
-) -> Iterator[Score]:
+) -> Iterator[AuditScore]:
     """Yield the R² of a body's latents, predicted from another's by an affine map fitted to so many pairs.
 
     Scored on held-out pairs; means over pairs of bodies. 0 pairs compare latents as they are.
@@ -332,14 +332,14 @@ def _with_pairs(
                 mapped = PolynomialRidge().fit(x[some], y[some]).predict(new_x) if n else new_x
                 found.setdefault(n, []).append(pooled_r2(new_y, mapped))
     for n, scores in found.items():
-        yield Score(f"latents of another body, mapped with {n} pairs (R²)", float(np.mean(scores)), 0.0)
+        yield AuditScore(f"latents of another body, mapped with {n} pairs (R²)", float(np.mean(scores)), 0.0)
 
 
-def _steps_ahead(fit: LatentAction, bodies: Mapping[Body, Transitions]) -> tuple[list[Score], tuple[Strip, ...]]:
+def _steps_ahead(fit: LatentAction, bodies: Mapping[Body, Transitions]) -> tuple[list[AuditScore], tuple[Strip, ...]]:
     """Predict held-out episodes several steps ahead from their first observation, and score the predictions."""
     follows = {body: each.follows() for body, each in bodies.items()}
     n_steps = min(N_STEPS, *(int(_lengths(each).max()) for each in follows.values()))
-    scores: list[Score] = []
+    scores: list[AuditScore] = []
     strips: list[Strip] = []
     if fit.dynamics_ is not None or n_steps < 2:
         return scores, ()
@@ -351,7 +351,7 @@ def _steps_ahead(fit: LatentAction, bodies: Mapping[Body, Transitions]) -> tuple
             true.append(each.after[first + step])
             predicted.append(fit.predict(body, predicted[-1], latents[first + step]))
         value = explained(start[None], np.stack(true), np.stack(predicted))
-        scores.append(Score(f"{n_steps} steps of {body} predicted (R²)", value, 0.0))
+        scores.append(AuditScore(f"{n_steps} steps of {body} predicted (R²)", value, 0.0))
         if each.are_frames:
             shown = np.stack([frames[0] for part in (true, predicted) for frames in part])
             picture = contact_sheet(shown.clip(each.before.min(), each.before.max()), columns=n_steps + 1)

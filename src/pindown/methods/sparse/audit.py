@@ -25,7 +25,7 @@ from pindown.auditing.checks import (
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.noise import Ceiling, Moved, matched_ceiling
 from pindown.auditing.checks.verdict import at_least
-from pindown.auditing.evidence import Control, Evidence, Score
+from pindown.auditing.evidence import AuditScore, Control, Evidence
 from pindown.auditing.plans import Plan, missing_in_general
 from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import ChosenParameters, Comparison, FitScore, MakePlan, MethodSpec, Roles, Verdicts
@@ -118,13 +118,15 @@ class AtomComparison(Comparison["Sparse"]):
     def matrix(self, est: Sparse, samples: Samples) -> Matrix:
         return est.components_.astype(np.float64)
 
-    def recovery(self, latents: Matrix, samples: Samples) -> tuple[Score, ...]:
+    def recovery(self, latents: Matrix, samples: Samples) -> tuple[AuditScore, ...]:
         """Compare feature activations with the true ones, if these are known; chance is that of other samples."""
         truth = samples.data.truth
         if truth is None:
             return ()
         shuffled = latents[np.random.default_rng(0).permutation(len(latents))]
-        return (Score("features matched one to one (MCC)", feature_mcc(latents, truth), feature_mcc(shuffled, truth)),)
+        return (
+            AuditScore("features matched one to one (MCC)", feature_mcc(latents, truth), feature_mcc(shuffled, truth)),
+        )
 
     def ceiling(self, est: Sparse, found: Moved, samples: Samples) -> Ceiling:
         return matched_ceiling(found)
@@ -199,7 +201,7 @@ class SparseBasisSpec(MethodSpec["SparseBasis"]):
         held_out, permuted = refits.held_out, refits.held_out.with_permuted_columns(rng)
         value = min(fit.score(held_out.X) for fit in refits.others)
         chance, on_permuted = refits.null.score(permuted.X), refits.others[0].score(permuted.X)
-        score = Score("sparsity of the latents", value, chance)
+        score = AuditScore("sparsity of the latents", value, chance)
         control = Control(
             "permuted X",
             "if each feature is permuted on its own, latents are less sparse.",
