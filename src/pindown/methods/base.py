@@ -353,7 +353,5 @@ class Incremental(BaseEncoder):
         training = Training(self, prepared, training_batches(self, prepared, prepared.inputs))
         objective = training.new_objective(prepared.seed).to(prepared.device)
         make = trainer.optimizer or self.training_defaults.optimizer
-        weight_decay = trainer.weight_decay
-        if weight_decay is None:
-            weight_decay = default_weight_decay(self, n_samples)
+        weight_decay = default_weight_decay(self, n_samples) if trainer.weight_decay is None else trainer.weight_decay
         return _Started(objective, make(objective, default_learning_rate(self, n_samples), weight_decay), prepared)

@@ -11,7 +11,7 @@ import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -154,13 +154,6 @@ class Training:
     def summary(self) -> DataSummary:
         """What the method read off the data."""
         return self.prepared.summary
-
-    @cached_property
-    def raw_batches(self) -> Batches:
-        """The batches of a step, with the features of X where others are preprocessed."""
-        if self.prepared.samples is self.prepared.inputs:
-            return self.batches
-        return training_batches(self.est, self.prepared, self.prepared.inputs)
 
     def new_objective(self, seed: int, n_components: int | None = None) -> nn.Module:
         """Return the objective with an encoder at its initialisation."""

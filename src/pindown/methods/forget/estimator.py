@@ -7,7 +7,7 @@ import numbers
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import count
+from itertools import count, repeat
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from pindown.data import as_source
 from pindown.data.data import from_torch
 from pindown.errors import warn
 from pindown.methods.base import BaseEncoder
-from pindown.methods.fitting import Trained, Training
+from pindown.methods.fitting import Trained, Training, training_batches
 from pindown.methods.forget.adversarial import AdversarialObjective, Rebuild, orthonormal
 from pindown.methods.forget.audit import ForgetSpec
 from pindown.methods.forget.batch_maps import BatchMaps
@@ -414,8 +414,8 @@ class Forget(BaseEncoder):
         found: tuple[Choice | None, SlicedTransport | None] = None, None
         if summary.transports:
             assert isinstance(objective, AdversarialObjective)
-            peek = _random.generator(seed, training.prepared.device)
-            batches = (training.raw_batches(step, peek) for step in count())
+            prepared, peek = training.prepared, _random.generator(seed, training.prepared.device)
+            batches = map(training_batches(self, prepared, prepared.inputs), count(), repeat(peek))
             n_samples, always = None if summary.rows is None else len(summary.rows), self._always_transports
             found = transported(objective, summary.held_out, n_samples, batches, seed, always=always)
         return training.trained(objective, log, found)
