@@ -16,7 +16,7 @@ from pindown import metrics, theory
 from pindown._names import counted, printed
 from pindown.auditing.checks.arrays import held_out_r2
 from pindown.auditing.refits import Estimator, Refits
-from pindown.metrics.arrays import Matrix, best_matching, correlations, whitening
+from pindown.metrics.arrays import Matrix, best_matching, correlations, standardise, whitening
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.theory import Freedom, Indeterminacy
 from pindown.theory.structure import Block
@@ -162,7 +162,7 @@ def _rotated(latents: Matrix, blocks: Sequence[Block]) -> float:
     d = latents.shape[1]
     if len(blocks) == 1:
         return 0.0
-    white = (latents - latents.mean(0)) / latents.std(0)
+    white = standardise(latents)
     rotations = special_ortho_group.rvs(d, size=N_ROTATIONS, random_state=0).reshape(N_ROTATIONS, d, d)
     return float(np.mean([_by_block(matched_order(white, white @ each), white, blocks) for each in rotations]))
 

@@ -75,8 +75,10 @@ def plan(
         require_in_memory("plan", X)
         read("X", X)  # raises if X is invalid
         data = Data(as_array(X), signal=signal, nuisance=nuisance, pairs=pairs, given=given, groups=groups)
-    method = _chosen(data) if estimator is None else estimator
-    est = cast("BaseEncoder", method() if isinstance(method, type) else method)
+    if estimator is None:  # the first that uses all side variables, or else one of them
+        kind = suited([role for role in SIDES if role in data.side_variables])
+        estimator = kind or next(kind for kind in BUILT_IN if kind.spec.roles.y in data.side_variables)
+    est = cast("BaseEncoder", estimator() if isinstance(estimator, type) else estimator)
     return plan_for(est, data, n_components)
 
 
@@ -117,9 +119,3 @@ def _with_preprocessing(found: Plan, shape: tuple[int, ...]) -> Plan:
     call = found.estimator.replace(requested, f"{requested}, preprocess=preprocessing.whiten", 1)
     note = f"samples of shape {shape} are made vectors: preprocess=preprocessing.whiten (from pindown.networks)."
     return replace(found, estimator=call, notes=(*found.notes, note))
-
-
-def _chosen(data: Data) -> BaseEncoder:
-    """Return the first estimator that uses all side variables, or else one of them."""
-    kind = suited([role for role in SIDES if role in data.side_variables])
-    return (kind or next(kind for kind in BUILT_IN if kind.spec.roles.y in data.side_variables))()

@@ -37,7 +37,7 @@ from pindown.methods.dictionary.dependence import (
     support_of,
 )
 from pindown.methods.dictionary.rotation import Optima, dependencies, rotation_optima
-from pindown.metrics.arrays import Mask, Matrix
+from pindown.metrics.arrays import Mask, Matrix, correlations
 from pindown.simulate.images import Bytes, contact_sheet, tiles
 from pindown.theory import structure
 
@@ -162,9 +162,8 @@ def _dependence(latents: Matrix) -> float:
     """Return the largest correlation of two columns, or of their absolute values."""
     if latents.shape[1] < 2:
         return 0.0
-    with np.errstate(invalid="ignore"):
-        both = np.stack([np.corrcoef(some.T) for some in (latents, np.abs(latents))])
-    return float(np.nan_to_num(np.abs(both[:, ~np.eye(latents.shape[1], dtype=bool)])).max())
+    both = np.stack([correlations(some, some) for some in (latents, np.abs(latents))])
+    return float(np.abs(both[:, ~np.eye(latents.shape[1], dtype=bool)]).max())
 
 
 def _quantiles(latents: Matrix) -> Matrix:
