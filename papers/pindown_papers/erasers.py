@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOn
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pindown.data.data import from_torch
-from pindown.methods.forget.nuisance import Nuisance, as_table, assemble, read_columns
+from pindown.methods.forget.nuisance import NuisanceTable, as_table, assemble, read_columns
 from pindown.metrics.dependence import Grouping
 from pindown.saving import Saves
 
@@ -23,7 +23,7 @@ class _Eraser(Saves, BaseEstimator, ABC):
     """Reads X and y; a final class says what to learn of them."""
 
     @abstractmethod
-    def _learn(self, X: np.ndarray, nuisance: Nuisance) -> None:
+    def _learn(self, X: np.ndarray, nuisance: NuisanceTable) -> None:
         """Store what was learned."""
 
     def fit(self, X, y=None) -> Self:
@@ -84,7 +84,7 @@ class ComponentRemoval(_Projection):
     def __init__(self, n_removed: int | None = None) -> None:
         self.n_removed = n_removed
 
-    def _learn(self, X: np.ndarray, nuisance: Nuisance) -> None:
+    def _learn(self, X: np.ndarray, nuisance: NuisanceTable) -> None:
         self.mean_ = X.mean(0, dtype=np.float64)
         components = np.linalg.svd(X - self.mean_, full_matrices=False)[2]
         latents = (X - self.mean_) @ components.T
@@ -103,7 +103,7 @@ class Untouched(OneToOneFeatureMixin, TransformerMixin, _Eraser):
     [1.0, 2.0, 1.0, 2.0, 3.0, 1.0]
     """
 
-    def _learn(self, X: np.ndarray, nuisance: Nuisance) -> None:
+    def _learn(self, X: np.ndarray, nuisance: NuisanceTable) -> None:
         """Nothing to learn."""
 
     def transform(self, X) -> np.ndarray:
@@ -119,7 +119,7 @@ class Leace(OneToOneFeatureMixin, TransformerMixin, _Eraser):
     concept erasure in closed form, NeurIPS 2023.
     """
 
-    def _learn(self, X: np.ndarray, nuisance: Nuisance) -> None:
+    def _learn(self, X: np.ndarray, nuisance: NuisanceTable) -> None:
         try:
             from concept_erasure import LeaceEraser
         except ImportError as error:
@@ -150,7 +150,7 @@ class PerValueStandardiser(_Eraser):
     [-1.22, 1.22, 0.0, -1.22, 1.22, 0.0]
     """
 
-    def _learn(self, X: np.ndarray, nuisance: Nuisance) -> None:
+    def _learn(self, X: np.ndarray, nuisance: NuisanceTable) -> None:
         if len(self.columns_) > 1:
             raise ValueError(f"PerValueStandardiser: y has {len(self.columns_)} columns. Join them into one label.")
         group = nuisance.groups[:, 0]

@@ -135,8 +135,8 @@ def _column(column: np.ndarray, n_bins: int | None) -> Column:
 
 
 @dataclass(frozen=True)
-class Nuisance:
-    """What the game is about, row by row.
+class NuisanceTable:
+    """A nuisance, sample by sample: what a classifier predicts, and what each sample counts.
 
     A classifier has a head for each column, and for all of them together if there are several; ``groups`` has the
     number of a row's value for each head, ``weights`` what the row counts there. Within a stratum, a value of the given
@@ -188,21 +188,21 @@ class Nuisance:
         table[value, self.strata] = balanced(self.strata, value)
         return table
 
-    def take(self, rows: np.ndarray) -> Nuisance:
+    def take(self, rows: np.ndarray) -> NuisanceTable:
         """Return these rows."""
-        return Nuisance(self.groups[rows], self.weights[rows], self.strata[rows], self.shown[rows], self.sizes)
+        return NuisanceTable(self.groups[rows], self.weights[rows], self.strata[rows], self.shown[rows], self.sizes)
 
     def chance_loss(self) -> float:
         """Return the loss of a classifier that knows nothing: the mean over heads of log(values in the stratum)."""
         return float(np.mean([_chance(g.labels, g.strata) for g in self.groupings()]))
 
 
-def assemble(columns: Sequence[np.ndarray], kinds: Sequence[Column], strata: np.ndarray) -> Nuisance:
+def assemble(columns: Sequence[np.ndarray], kinds: Sequence[Column], strata: np.ndarray) -> NuisanceTable:
     """Give numbers to the values of all columns and to their combinations, and weigh the rows."""
     numbers = [kind.numbers(column) for kind, column in zip(kinds, columns, strict=True)]
     if len(numbers) > 1:
         numbers.append(np.unique(np.stack(numbers, 1), axis=0, return_inverse=True)[1].reshape(-1))
-    return Nuisance(
+    return NuisanceTable(
         np.stack(numbers, 1).astype(np.int64),
         np.stack([balanced(labels, strata) for labels in numbers], 1),
         strata,
@@ -248,7 +248,7 @@ class NuisanceReader:
     tables: tuple[np.ndarray, ...]  # of each head: what a row counts, (n_strata, values)
 
     @classmethod
-    def of(cls, nuisance: Nuisance, kinds: Sequence[Column], given: Any, strata: np.ndarray) -> NuisanceReader:
+    def of(cls, nuisance: NuisanceTable, kinds: Sequence[Column], given: Any, strata: np.ndarray) -> NuisanceReader:
         """Take names and weights from rows that were looked at."""
         labels = np.zeros(1) if given is None or (strata < 0).any() else np.unique(given)
         tables = []

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from pindown.methods.forget.adversarial import AdversarialObjective, History, history_of, is_memorised
-from pindown.methods.forget.nuisance import Nuisance
+from pindown.methods.forget.nuisance import NuisanceTable
 from pindown.methods.held_out import HeldOut
 from pindown.methods.transport import SlicedTransport
 from pindown.metrics import PROBES, Effort, Leakage, leakage
@@ -95,7 +95,7 @@ class HeldOutSamples:
     """Samples that were held out of training, to be probed afterwards."""
 
     x: np.ndarray
-    nuisance: Nuisance
+    nuisance: NuisanceTable
     is_given: bool
     groups: np.ndarray | None = None
 
@@ -143,7 +143,7 @@ class HeldOutSamples:
 
 def probe_nuisance(
     latents: np.ndarray,
-    nuisance: Nuisance,
+    nuisance: NuisanceTable,
     *,
     is_given: bool,
     groups: np.ndarray | None,
@@ -156,7 +156,7 @@ def probe_nuisance(
     return _probe(latents, levels, nuisance.strata if is_given else None, groups, seed, names)
 
 
-def probe_label(latents: np.ndarray, nuisance: Nuisance, groups: np.ndarray | None, seed: int) -> Leakage | None:
+def probe_label(latents: np.ndarray, nuisance: NuisanceTable, groups: np.ndarray | None, seed: int) -> Leakage | None:
     """Predict the given label from latents, within levels of the nuisance; None if samples are too few."""
     return _probe(latents, nuisance.strata, nuisance.groups[:, -1], groups, seed, PROBE_NAMES)
 

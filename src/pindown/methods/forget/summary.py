@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy.sparse.csgraph import connected_components
 from torch import nn
 
+from pindown import networks
 from pindown.data import GeneratorSource
 from pindown.data.data import Data
 from pindown.data.labels import as_numbers, combined
 from pindown.data.splits import assign_folds
+from pindown.methods.forget.adversarial import AdversarialObjective
 from pindown.methods.forget.batch_maps import BatchMaps, fit_batch_maps, refit_batch_maps
 from pindown.methods.forget.images import worth_rebuilding
-from pindown.methods.forget.initialisation import Initialisation
 from pindown.methods.forget.linear_erasure import Directions, directions, moment_matched_projection
-from pindown.methods.forget.nuisance import Nuisance, NuisanceReader, assemble, read_columns, read_strata
+from pindown.methods.forget.nuisance import NuisanceReader, NuisanceTable, assemble, read_columns, read_strata
 from pindown.methods.forget.selection import QUICK_PROBES, HeldOutSamples, probe_label, probe_nuisance
 from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.methods.transport import MIN_SAMPLES
 from pindown.metrics import Leakage, StructureKept, structure_kept
 from pindown.metrics.dependence import Grouping
+from pindown.networks import Frame, SkipMLP, built
 from pindown.networks.encoder import Encoder
+from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spaces import Reals
 from pindown.simulate import Process
@@ -51,6 +55,11 @@ SHOWN = 0.01
 RIDGE = 1e-3
 """What weights of the map for rows of unknown value cost, relative to a direction of unit variance."""
 
+NUISANCE_WEIGHT = 0.01
+"""Weight of the decoder's error in directions in which means differ: latents are to be spent on the others.
+
+With equal weights latents also hold how a sample deviates, along these directions, from the mean of its level. That
+can be hidden, too, and takes the place of what the nuisance does not touch."""
 
 N_FOLDS = 3
 """Folds by which the leakage of batch-specific maps is measured."""
@@ -79,6 +88,61 @@ class BatchMapFit:
     unknown: Encoder
     leak: Leakage | None
     structure: StructureKept
+
+
+class Initialisation(NamedTuple):
+    """The nuisance, the directions of whitened data that depend on it, the rows of the first latents, the whitening."""
+
+    nuisance: NuisanceTable
+    found: Directions
+    rows: np.ndarray  # (n_components, d)
+    matrix: np.ndarray  # (n_features, d)
+    predicts_label: bool  # whether latents must predict the given label
+    weights: np.ndarray | float = 1.0  # weight of each direction in the reconstruction; or a matrix (d, d)
+
+    def objective(
+        self,
+        encoder: Encoder,
+        classifier: Callable[[int, int], nn.Module],
+        decoder: Callable[[int, int], nn.Module],
+        *,
+        linear: bool,
+        strength: float,
+        max_iter: int,
+    ) -> AdversarialObjective:
+        """Initialise an encoder, and build the classifier and the decoder."""
+        nuisance, n_components = self.nuisance, len(self.rows)
+        n_strata = nuisance.n_strata if nuisance.n_strata > 1 else 0
+        n_shown = n_components + nuisance.shown.shape[1]
+        weight = self.weights if np.ndim(self.weights) == 2 else self.weights * np.eye(len(self.found.basis))
+        worth = weight @ self._initialise(encoder, linear)
+        return AdversarialObjective(
+            encoder,
+            built("Forget", "classifier", classifier, n_components + n_strata, sum(nuisance.sizes)),
+            built("Forget", "decoder", networks.linear if linear else decoder, n_shown, encoder.n_features),
+            sizes=nuisance.sizes,
+            n_strata=nuisance.n_strata,
+            # Nothing opposes the classifier of linear latents, so that the strength does not matter.
+            strength=float(strength > 0) if linear else strength,
+            worth=torch.as_tensor(worth, dtype=torch.float32),
+            label_reader=networks.linear(n_components, n_strata) if self.predicts_label else None,
+            label_weights=torch.as_tensor(nuisance.label_weights()),
+            max_iter=max_iter,
+            pictures=is_image(encoder.preprocess.shape_in),
+        )
+
+    def _initialise(self, encoder: Encoder, linear: bool) -> np.ndarray:
+        """Start the encoder's linear part, if it has one; return what of its data is worth rebuilding, (d, d)."""
+        change = np.linalg.pinv(encoder.preprocess.linear_map.numpy()) @ self.matrix
+        found = self.found.as_seen_after(change)
+        start = torch.as_tensor(found.keep(len(self.rows)) if linear else self.rows @ change.T).float()
+        if linear:
+            encoder.body = Frame(start)
+        elif isinstance(encoder.body, SkipMLP) and isinstance(encoder.body.linear, nn.Linear):
+            encoder.body.linear.weight.data.copy_(start)
+        worth = np.ones(len(found.basis))
+        worth[: len(found.basis) - found.n_blind] = NUISANCE_WEIGHT**0.5
+        return found.basis.T * worth
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +183,8 @@ def summarize(inputs: TrainingInput, first: Preprocessing, seed: int, request: R
     nuisance.refuse_identical()
     rng = np.random.default_rng(seed % 2**63)
     held, used = (np.arange(0), np.arange(len(data))) if request.closed_form else _divided(inputs, rng, request)
-    rows = used[rng.permutation(len(used))[: _most_rows(first)]]
+    most = min(CLOSED_FORM_ROWS, max(2_000, CLOSED_FORM_NUMBERS // math.prod(first.shape_in)))
+    rows = used[rng.permutation(len(used))[:most]]
     x = np.asarray(data.X[rows])
     white = first(torch.as_tensor(x)).double().numpy()
     groupings, seen = nuisance.take(rows).groupings(), nuisance.take(rows)
@@ -156,7 +221,7 @@ def _batch_maps(
     data: Data,
     rows: np.ndarray,
     x: np.ndarray,
-    nuisance: Nuisance,
+    nuisance: NuisanceTable,
     labels: np.ndarray | None,
     request: Request,
     seed: int,
@@ -190,7 +255,7 @@ def _batch_maps(
     return BatchMapFit(maps, fixed_map(first, white, maps.encode(x, batch), found), leak, kept)
 
 
-def _of_maps(fit: BatchMapFit, nuisance: Nuisance) -> tuple[str, ...]:
+def _of_maps(fit: BatchMapFit, nuisance: NuisanceTable) -> tuple[str, ...]:
     messages: tuple[str, ...] = ()
     if fit.structure.n_samples and fit.structure.is_empty:
         messages += (
@@ -227,11 +292,7 @@ def _divided(inputs: TrainingInput, rng: np.random.Generator, request: Request) 
     return held, np.sort(used)
 
 
-def _most_rows(first: Preprocessing) -> int:
-    return min(CLOSED_FORM_ROWS, max(2_000, CLOSED_FORM_NUMBERS // math.prod(first.shape_in)))
-
-
-def _of_rare(nuisance: Nuisance, *, closed_form: bool) -> tuple[str, ...]:
+def _of_rare(nuisance: NuisanceTable, *, closed_form: bool) -> tuple[str, ...]:
     if not (n_rare := nuisance.n_rare):
         return ()
     if closed_form:
@@ -245,7 +306,7 @@ def _of_rare(nuisance: Nuisance, *, closed_form: bool) -> tuple[str, ...]:
     )
 
 
-def _of_blocks(nuisance: Nuisance) -> tuple[str, ...]:
+def _of_blocks(nuisance: NuisanceTable) -> tuple[str, ...]:
     """Return a warning if labels and levels form blocks, between which they cannot be separated."""
     joint = np.zeros((nuisance.n_strata, nuisance.sizes[-1]), dtype=bool)
     joint[nuisance.strata, nuisance.groups[:, -1]] = True
@@ -296,7 +357,7 @@ def _with_start(
 
 
 def _counted(
-    found: Directions, white: np.ndarray, nuisance: Nuisance, request: Request, predicts_label: bool
+    found: Directions, white: np.ndarray, nuisance: NuisanceTable, request: Request, predicts_label: bool
 ) -> tuple[int, str, tuple[str, ...]]:
     """Return the number of latents, why it was chosen, and what is wrong with it."""
     rest = white @ found.basis[found.n_means + found.n_spreads :].T
