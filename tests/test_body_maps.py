@@ -91,12 +91,12 @@ def test_any_two_arms_are_enough_to_count_them(learned):
         )
         for r in ROBOTS
     ]
-    assert {body_maps.count_directions(list(two)) for two in combinations(spectra, 2)} == {3}
+    assert {body_maps.count_action_dimensions(list(two)) for two in combinations(spectra, 2)} == {3}
 
 
 def test_more_dimensions_are_counted_where_hands_turn_too():
     spectra = [[1.0, 0.29, 0.12, 0.10, 0.062, 0.052, 0.016], [1.0, 0.71, 0.45, 0.27, 0.12, 0.08]]  # Panda, UR5e
-    assert body_maps.count_directions([np.array(sizes) for sizes in spectra]) == 6
+    assert body_maps.count_action_dimensions([np.array(sizes) for sizes in spectra]) == 6
 
 
 def test_displacements_of_hands_are_recovered_within_each_robot_without_labels(unpaired, held_out):

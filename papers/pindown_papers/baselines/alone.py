@@ -9,7 +9,7 @@ from torch import nn
 from pindown import networks
 from pindown._random import RandomState
 from pindown.losses import Penalty
-from pindown.methods.parameters import check_positive, check_weight
+from pindown.methods.parameters import check_positive_number, check_weight
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Make
 from pindown.networks.preprocessing import Preprocess
@@ -106,7 +106,7 @@ class BetaVAE(Autoencoding):
         self.random_state = random_state
 
     def _divergence(self) -> nn.Module:
-        check_positive(self.beta, "beta")
+        check_positive_number(self.beta, "beta")
         return Weighed(float(self.beta))
 
 

@@ -16,7 +16,7 @@ from pindown.losses import Penalty
 from pindown.methods.dictionary.autoencoder import first_samples
 from pindown.methods.fitting import Trained, Training
 from pindown.methods.inputs import DataSummary
-from pindown.methods.parameters import check_positive
+from pindown.methods.parameters import check_positive_number
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.images import decoder_for, encoder_for
@@ -137,7 +137,7 @@ class DisCo(Autoencoding):
         return model.turn.matrix().detach().cpu().numpy()
 
     def _divergence(self) -> nn.Module:
-        check_positive(self.temperature, "temperature")
+        check_positive_number(self.temperature, "temperature")
         return Weighed(1.0)
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:

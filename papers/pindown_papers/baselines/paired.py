@@ -7,7 +7,7 @@ from torch import nn
 from pindown import networks
 from pindown._random import RandomState
 from pindown.losses import Penalty
-from pindown.methods.parameters import check_positive
+from pindown.methods.parameters import check_positive_number
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Make
 from pindown.networks.preprocessing import Preprocess
@@ -102,7 +102,7 @@ class SlowVAE(Paired):
 
     def _divergence(self) -> nn.Module:
         for name in ("beta", "gamma", "rate"):
-            check_positive(getattr(self, name), name)
+            check_positive_number(getattr(self, name), name)
         return Slow(float(self.beta), float(self.gamma), float(self.rate))
 
 
@@ -187,5 +187,5 @@ class AdaGVAE(Paired):
         self.random_state = random_state
 
     def _divergence(self) -> nn.Module:
-        check_positive(self.beta, "beta")
+        check_positive_number(self.beta, "beta")
         return Weighed(float(self.beta))

@@ -69,7 +69,7 @@ def check_common(est: BaseEncoder) -> None:
     if est.max_iter is not None:
         check_scalar(est.max_iter, "max_iter", numbers.Integral, min_val=1)
     if est.learning_rate is not None:
-        check_positive(est.learning_rate, "learning_rate")
+        check_positive_number(est.learning_rate, "learning_rate")
     if est.batch_size is not None:
         check_scalar(est.batch_size, "batch_size", numbers.Integral, min_val=2)
     check_trainer(est)
@@ -95,7 +95,7 @@ def check_components(est: BaseEncoder, preprocessing: Preprocessing) -> None:
         )
 
 
-def check_positive(value: SupportsFloat, name: str) -> None:
+def check_positive_number(value: SupportsFloat, name: str) -> None:
     """Raise unless the value is a positive, finite number."""
     check_scalar(value, name, numbers.Real, min_val=0, include_boundaries="neither")
     check_weight(value, name)

@@ -27,7 +27,7 @@ from pindown.methods.classify.audit import ClassifySpec
 from pindown.methods.classify.classes import ClassSummary, read_classes, spanned, start_at_means, too_few
 from pindown.methods.fitting import Trained
 from pindown.methods.inputs import ArrayOrTensor, DataLike, TrainingInput, preprocessed
-from pindown.methods.parameters import check_positive
+from pindown.methods.parameters import check_positive_number
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess, Preprocessing
@@ -273,7 +273,7 @@ class Classify(ClassifierMixin, Incremental):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.scale is not None:
-            check_positive(self.scale, "scale")
+            check_positive_number(self.scale, "scale")
         for name in ("space", "vector_space"):
             if getattr(self, name) not in (Sphere(), Reals()):
                 raise ValueError(f"Classify: {name} must be Sphere() or Reals(), got {getattr(self, name)!r}.")

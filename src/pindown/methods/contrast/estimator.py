@@ -29,7 +29,7 @@ from pindown.methods.contrast.restarts import ChanceWatch, train_with_restarts
 from pindown.methods.diagnosis import check_folding, warn_if_uninformative, warn_of_collapse
 from pindown.methods.fitting import Trained, Training, batch_size_of
 from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, Prepared, TrainingInput, preprocessed
-from pindown.methods.parameters import check_positive
+from pindown.methods.parameters import check_positive_number
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make, is_cheap
 from pindown.networks.folding import Folding
@@ -242,10 +242,10 @@ class Contrast(Incremental):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_positive(self.p, "p")
+        check_positive_number(self.p, "p")
         check_scalar(self.p, "p", numbers.Real, min_val=1)
         if self.temperature is not None:
-            check_positive(self.temperature, "temperature")
+            check_positive_number(self.temperature, "temperature")
         if not isinstance(self.loss, PairLoss):
             raise TypeError(f"Contrast: loss must be a PairLoss(…), got {self.loss!r}.")
         self.loss.check()

@@ -129,7 +129,7 @@ def innovation_variances(transitions: Transitions) -> Matrix:
     return np.asarray(np.linalg.eigvalsh(moments)[::-1], dtype=np.float64)
 
 
-def count_directions(spectra: Sequence[Matrix]) -> int:
+def count_action_dimensions(spectra: Sequence[Matrix]) -> int:
     """Return the number of dimensions of the action: the k after which variances fall most.
 
     The fall is that of log variances, in the mean over bodies, since that of one body may depend on its joints. It is
@@ -138,11 +138,11 @@ def count_directions(spectra: Sequence[Matrix]) -> int:
 
     Examples
     --------
-    >>> count_directions([np.array([9, 5, 4, 0.3, 0.1]), np.array([7, 6, 2, 0.1, 0.05, 0.02])])
+    >>> count_action_dimensions([np.array([9, 5, 4, 0.3, 0.1]), np.array([7, 6, 2, 0.1, 0.05, 0.02])])
     3
-    >>> count_directions([np.array([9, 5, 4]), np.array([7, 6, 2, 0.1])])
+    >>> count_action_dimensions([np.array([9, 5, 4]), np.array([7, 6, 2, 0.1])])
     3
-    >>> count_directions([np.array([9, 1.6, 1.2, 0.2, 0.1]), np.array([9, 1.4, 1, 0.25, 0.1])])
+    >>> count_action_dimensions([np.array([9, 1.6, 1.2, 0.2, 0.1]), np.array([9, 1.4, 1, 0.25, 0.1])])
     3
     """
     logs = [np.log(np.maximum(np.append(each, 0.0) / each[0], MIN_VARIANCE)) for each in spectra]
@@ -319,7 +319,7 @@ def fit_body_maps(
     if n_components is None and features:
         n_components = min(N_COMPONENTS, widths[narrowest])
     elif n_components is None:
-        n_components = count_directions([innovation_variances(each) for each in learned.values()])
+        n_components = count_action_dimensions([innovation_variances(each) for each in learned.values()])
     if n_components > widths[narrowest]:
         message = f"n_components={n_components} must be at most {widths[narrowest]}, the features of {narrowest}"
         raise InputError("n_components", f"LatentAction: {message}.")

@@ -32,7 +32,7 @@ from pindown.methods.latent_action.transitions import (
     read_episodes,
     read_table,
 )
-from pindown.methods.parameters import check_positive, check_trainer
+from pindown.methods.parameters import check_positive_number, check_trainer
 from pindown.metrics.arrays import Labels
 from pindown.networks import built
 from pindown.networks.encoder import Make
@@ -376,7 +376,7 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
             check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
         if self.batch_size is not None:
             check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
-        check_positive(self.learning_rate, "learning_rate")
+        check_positive_number(self.learning_rate, "learning_rate")
         for name in ("bottleneck", "strength"):
             check_scalar(getattr(self, name), name, numbers.Real, min_val=0)
         check_trainer(self)
