@@ -245,10 +245,11 @@ def train(est: BaseEncoder, prepared: Prepared) -> Trained:
     if not splits:
         batches = training_batches(est, prepared, prepared.samples)
         return est._optimise(Training(est, prepared, batches, callbacks=est._callbacks(prepared, None)), prepared.seed)
+    folds = [prepared] if len(splits) == 1 else [fold_of(est, prepared, split) for split in splits]
     train_once = train_with_validation if len(splits) == 1 else cross_validate
-    best = train_once(est, prepared, linear=False)
+    best = train_once(est, folds, linear=False)
     if est._tries_linear(prepared.preprocessing) and len(prepared.inputs.data) <= MAX_LINEAR_SAMPLES:
-        linear = train_once(est, prepared, linear=True)
+        linear = train_once(est, folds, linear=True)
         best = linear if linear.is_clearly_better_than(best) else best
     held_out = held_out_score(est, prepared, best)
     if len(splits) == 1:
@@ -257,31 +258,33 @@ def train(est: BaseEncoder, prepared: Prepared) -> Trained:
     return replace(final, held_out=replace(held_out, n_steps=final.log.n_iter))
 
 
-def train_with_validation(est: BaseEncoder, prepared: Prepared, *, linear: bool) -> Trained:
+def fold_of(est: BaseEncoder, prepared: Prepared, split: Split) -> Prepared:
+    """Return data with the training samples of a split to learn from, which also decide the preprocessing."""
+    preprocessing = est.fitted_preprocessing(prepared.inputs.data.X, split.learned)
+    samples = est._training_samples(prepared.inputs, preprocessing)
+    return replace(prepared, preprocessing=preprocessing, samples=samples).with_rows(split.learned)
+
+
+def train_with_validation(est: BaseEncoder, folds: Sequence[Prepared], *, linear: bool) -> Trained:
     """Train on the training samples of a split, with early stopping on the others."""
-    (split,) = prepared.inputs.splits
+    (prepared,) = folds
     batches = training_batches(est, prepared, prepared.samples)
-    validation = Validation(validation_batches(est, prepared, split))
+    validation = Validation(validation_batches(est, prepared, *prepared.inputs.splits))
     callbacks, name = est._callbacks(prepared, validation), "linear" if linear else ""
     return est._optimise(Training(est, prepared, batches, validation, name, linear, callbacks=callbacks), prepared.seed)
 
 
-def cross_validate(est: BaseEncoder, prepared: Prepared, *, linear: bool) -> Trained:
+def cross_validate(est: BaseEncoder, folds: Sequence[Prepared], *, linear: bool) -> Trained:
     """Train one objective per fold, all in the same loop, with early stopping by the mean validation loss."""
-    folds, held_out = [], []
-    for split in prepared.inputs.splits:
-        preprocessing = est.fitted_preprocessing(prepared.inputs.data.X, split.learned)
-        samples = est._training_samples(prepared.inputs, preprocessing)
-        fold = replace(prepared, preprocessing=preprocessing, samples=samples).with_rows(split.learned)
-        folds.append(Training(est, fold, training_batches(est, fold, samples), linear=linear))
-        held_out.append(validation_batches(est, fold, split))
-    objective = ParallelObjectives([fold.new_objective(prepared.seed) for fold in folds])
+    last, seed = folds[-1], folds[-1].seed
+    trainings = [Training(est, fold, training_batches(est, fold, fold.samples), linear=linear) for fold in folds]
+    objective = ParallelObjectives([training.new_objective(seed) for training in trainings])
+    held_out = [validation_batches(est, *each) for each in zip(folds, last.inputs.splits, strict=True)]
     validation = Validation(tuple(tuple(chain(*each)) for each in zip(*held_out, strict=False)))
-    fold, batches = folds[-1].prepared, zip_batches([fold.batches for fold in folds])
-    name = f"linear {len(folds)} folds" if linear else f"{len(folds)} folds"
-    callbacks = est._callbacks(fold, validation)
-    training = Training(est, fold, batches, validation, name, linear, callbacks=callbacks)
-    return training.trained(objective, training.minimise(objective, prepared.seed))
+    batches = zip_batches([training.batches for training in trainings])
+    name, callbacks = f"{'linear ' if linear else ''}{len(folds)} folds", est._callbacks(last, validation)
+    training = Training(est, last, batches, validation, name, linear, callbacks=callbacks)
+    return training.trained(objective, training.minimise(objective, seed))
 
 
 def train_by_plan(est: BaseEncoder, prepared: Prepared, step_plan: StepPlan, *, linear: bool = False) -> Trained:
