@@ -399,7 +399,9 @@ def test_a_grid_search_reaches_the_trainer():
 
 
 @pytest.mark.parametrize(
-    "est", [Contrast(), Classify(), Dictionary(), Sparse(8), Forget(encoder=networks.skip_mlp), SparseBasis()], ids=repr
+    "est",
+    [Contrast(), Classify(), Dictionary(), Sparse(8), Forget(encoder=networks.skip_mlp), SparseBasis()],
+    ids=lambda est: type(est).__name__,
 )
 def test_a_trainer_overrides_what_the_method_takes(est):
     decays = []
