@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_scalar
+from sklearn.utils import Tags, check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -42,6 +42,7 @@ from pindown.methods.inputs import (
     ArrayOrTensor,
     DataLike,
     DataSummary,
+    Encoded,
     InputReader,
     Prepared,
     TrainingInput,
@@ -166,7 +167,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         self._check_parameters()
         return prepare(self, data, {})
 
-    def transform(self, X: DataLike):
+    def transform(self, X: DataLike) -> Encoded:
         """Encode observations; numpy in, numpy out; torch in, torch out; an array for a source.
 
         Samples are encoded in blocks, in float64 where the network is small, so that the latents of a sample do not
@@ -183,7 +184,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """Return whether a fit was completed: one that failed leaves attributes, but no encoder."""
         return hasattr(self, "encoder_")
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         """Return the tags of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]

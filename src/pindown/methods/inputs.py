@@ -48,6 +48,7 @@ CHANNELS = (1, 3, 4)
 
 ArrayOrTensor: TypeAlias = ArrayLike | Tensor
 DataLike: TypeAlias = ArrayLike | Tensor | Data | Source
+Encoded: TypeAlias = Any  # an array or a tensor, as X came
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +238,7 @@ class InputReader(BaseEstimator):
         check_roles(name, inputs.data.side_variables, roles.used)
         return inputs
 
-    def _validated(self, X, *, reset: bool, start: int = 0) -> np.ndarray:
+    def _validated(self, X: DataLike, *, reset: bool, start: int = 0) -> np.ndarray:
         """Return X as a finite float array of samples of the right shape, or raise; messages count from ``start``."""
         X = X.X if isinstance(X, Data) else X
         require_in_memory(type(self).__name__, X)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
@@ -458,7 +459,7 @@ def _deferred_interrupt() -> Iterator[threading.Event]:
         yield event
         return
 
-    def handle(signum, frame):
+    def handle(signum: int, frame: FrameType | None) -> None:
         if event.is_set():
             raise KeyboardInterrupt
         event.set()

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -26,7 +27,7 @@ from pindown.methods.base import Incremental
 from pindown.methods.classify.audit import ClassifySpec
 from pindown.methods.classify.classes import ClassSummary, read_classes, spanned, start_at_means, too_few
 from pindown.methods.fitting import Trained
-from pindown.methods.inputs import ArrayOrTensor, DataLike, TrainingInput, preprocessed
+from pindown.methods.inputs import ArrayOrTensor, DataLike, Encoded, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive_number
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
@@ -226,7 +227,7 @@ class Classify(ClassifierMixin, Incremental):
 
         return self._partial_fit(X, {"signal": y}, with_classes)
 
-    def predict_proba(self, X: ArrayOrTensor | Data):
+    def predict_proba(self, X: ArrayOrTensor | Data) -> Encoded:
         """Return the probability of each class; numpy in, numpy out; torch in, torch out."""
         check_is_fitted(self)
         array = self._validated(X, reset=False)
@@ -259,7 +260,7 @@ class Classify(ClassifierMixin, Incremental):
             )
         return float(accuracy_score(from_torch(y), predicted, sample_weight=sample_weight))
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         """Return the tags of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.augment is None

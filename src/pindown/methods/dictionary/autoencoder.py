@@ -20,6 +20,7 @@ from pindown._random import RandomState
 from pindown.data.data import from_torch
 from pindown.losses import Penalty, pushforward
 from pindown.losses.penalties import batch_scale
+from pindown.methods.inputs import ArrayOrTensor, Encoded
 from pindown.networks.encoder import Encoder
 
 LEAST_NOISE = 0.02  # standard deviation of the noise, standardised; without it the bound would grow without limit
@@ -218,7 +219,7 @@ class Decodes:
     shape_in_: tuple[int, ...]
     n_features_in_: int
 
-    def inverse_transform(self, Z):
+    def inverse_transform(self, Z: ArrayOrTensor) -> Encoded:
         """Decode latents to observations; numpy in, numpy out; torch in, torch out."""
         check_is_fitted(self)
         array = check_array(from_torch(Z), dtype=[np.float64, np.float32], order="C", force_writeable=True)

@@ -26,7 +26,7 @@ from pindown.methods.dictionary.dependence import Structure, moments_of, reach_i
 from pindown.methods.dictionary.isomap import FOLDED, explained_by_latents, isomap_init
 from pindown.methods.dictionary.rotation import rotation_optima
 from pindown.methods.fitting import Trained, Training
-from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
+from pindown.methods.inputs import SUMMARY_SAMPLES, ArrayOrTensor, DataLike, DataSummary, Encoded, TrainingInput
 from pindown.methods.parameters import check_penalty
 from pindown.metrics.arrays import correlations, matched_sum
 from pindown.networks import built, preprocessing
@@ -196,7 +196,7 @@ class Dictionary(Decodes, BaseEncoder):
         """
         return theory.DICTIONARY_BLOCKS if self._seeks_sparsity else None
 
-    def jacobian(self, X):
+    def jacobian(self, X: ArrayOrTensor) -> Encoded:
         """Return the derivative of the decoder at the latents of each sample, (n, …, n_components).
 
         In units of X per unit of latent: see `dependence_` for standardised ones.
@@ -216,7 +216,7 @@ class Dictionary(Decodes, BaseEncoder):
             raise InputError("X", message)
         return reach_images(np.moveaxis(self.dependence_, -1, 0), np.moveaxis(self.support_, -1, 0) > 0)
 
-    def score(self, X, y=None) -> float:
+    def score(self, X: DataLike, y: ArrayOrTensor | None = None) -> float:
         """Return the evidence lower bound in nats per sample, of vectors standardised by feature, images as a whole."""
         check_is_fitted(self)
         return self._model().bound(self._put(self._validated(X, reset=False)), seed=0)

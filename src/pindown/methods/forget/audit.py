@@ -277,10 +277,11 @@ def _as_columns(fit: Forget, X: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rebuilt_beside(fit: Forget, rows: Samples) -> AuditScore:
-    """Return R² of observations rebuilt from codes and nuisance; chance is what the nuisance alone tells."""
-    codes = fit.transform(rows.X, rows.side)
-    rebuilt = fit.inverse_transform(codes, rows.side)
-    guess = fit.inverse_transform(np.broadcast_to(codes.mean(0), codes.shape).copy(), rows.side)
+    """Return the R² of observations rebuilt from latents and nuisance; chance is that of the nuisance alone."""
+    assert rows.side is not None
+    latents = fit.transform(rows.X, rows.side)
+    rebuilt = fit.inverse_transform(latents, rows.side)
+    guess = fit.inverse_transform(np.broadcast_to(latents.mean(0), latents.shape).copy(), rows.side)
     return AuditScore("X reconstructed from latents and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess))
 
 

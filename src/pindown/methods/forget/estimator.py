@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.utils import check_array, check_consistent_length, check_scalar
+from sklearn.utils import Tags, check_array, check_consistent_length, check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -30,7 +30,7 @@ from pindown.methods.forget.images import encoder_behind, spreads, whitened
 from pindown.methods.forget.nuisance import Column, NuisanceReader, as_table
 from pindown.methods.forget.selection import Choice, LinearMap, held_out_score, history, minimised, transported
 from pindown.methods.forget.summary import N_FOLDS, NuisanceSummary, Request, summarize
-from pindown.methods.inputs import TrainingInput, is_in_memory, preprocessed
+from pindown.methods.inputs import ArrayOrTensor, DataLike, Encoded, TrainingInput, is_in_memory, preprocessed
 from pindown.methods.transport import SlicedTransport
 from pindown.metrics import StructureKept, structure_kept
 from pindown.networks import preprocessing
@@ -218,7 +218,7 @@ class Forget(BaseEncoder):
         """The theorem that applies if the data meet its assumptions."""
         return theory.FORGET if self._is_linear else theory.FORGET_NONLINEAR
 
-    def fit(self, X, y=None, given=None) -> Self:
+    def fit(self, X: DataLike, y: ArrayOrTensor | None = None, given: ArrayOrTensor | None = None) -> Self:
         """Estimate batch-specific maps, or train the encoder.
 
         Parameters
@@ -240,7 +240,7 @@ class Forget(BaseEncoder):
             )
         return self._fit(X, {"nuisance": y, "given": given})
 
-    def transform(self, X, y=None):
+    def transform(self, X: DataLike, y: ArrayOrTensor | None = None) -> Encoded:
         """Encode observations; with their nuisance, by the map of each sample's batch.
 
         Parameters
@@ -265,7 +265,7 @@ class Forget(BaseEncoder):
         check_consistent_length(array, level)
         return self._like(X, array, torch.as_tensor(self.batch_maps_.encode(array, level)))
 
-    def add_batch(self, X, level) -> Self:
+    def add_batch(self, X: ArrayOrTensor, level: object) -> Self:
         """Add a batch to a fit in closed form, from some of its samples (a few hundred); all other maps stay.
 
         Parameters
@@ -297,7 +297,7 @@ class Forget(BaseEncoder):
         one_map = self.batch_maps_ is None and self.transport_ is None
         return numbers[:, 0] if one_map or numbers.shape[1] == 1 else self.reader_.combined(numbers)
 
-    def inverse_transform(self, Z, y):
+    def inverse_transform(self, Z: ArrayOrTensor, y: ArrayOrTensor) -> Encoded:
         """Rebuild observations from latents and the nuisance of each; what latents do not hold is at its mean.
 
         With one reference batch for all samples these are corrected features. That a latent means the same in two
@@ -322,7 +322,7 @@ class Forget(BaseEncoder):
             rebuilt = self.decoder_(z if self.transport_ is None else self.transport_.inverse(z, level), seen)
         return self._like(Z, latents, rebuilt.unflatten(1, self.shape_in_))
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         """Say what scikit-learn may expect."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True

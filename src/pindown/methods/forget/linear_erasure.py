@@ -13,10 +13,12 @@ from typing import Self
 import numpy as np
 from scipy import optimize
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pindown.data.data import from_torch
 from pindown.methods.forget.nuisance import assemble, read_columns
+from pindown.methods.inputs import ArrayOrTensor
 from pindown.metrics.arrays import Labels, Matrix, largest_positive, mean_by_label
 from pindown.metrics.dependence import Grouping, complement, mean_differences
 from pindown.saving import Saves
@@ -60,7 +62,7 @@ class LinearErasure(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     components_: Matrix
     mean_: Matrix
 
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X: ArrayOrTensor, y: ArrayOrTensor | None = None) -> Self:
         """Find V: X of shape (n_samples, n_features), y the nuisance, labels in one column or several."""
         X = self._validated(X, reset=True)
         columns, kinds = read_columns(from_torch(y), len(X), None)
@@ -74,13 +76,13 @@ class LinearErasure(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.components_ = complement(found[: X.shape[1] - 1])
         return self
 
-    def transform(self, X) -> np.ndarray:
+    def transform(self, X: ArrayOrTensor) -> np.ndarray:
         """Project observations."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         return ((X - self.mean_) @ self.components_.T).astype(X.dtype)
 
-    def _validated(self, X, *, reset: bool) -> np.ndarray:
+    def _validated(self, X: ArrayOrTensor, *, reset: bool) -> np.ndarray:
         return validate_data(
             self, from_torch(X), reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1
         )
@@ -89,7 +91,7 @@ class LinearErasure(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         """Say what scikit-learn may expect."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True

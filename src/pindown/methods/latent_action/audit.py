@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,7 +151,7 @@ def _by_body(data: Mapping[Body, Data], role: str) -> dict[Body, Matrix] | None:
     return None if all(part is None for part in found.values()) else found
 
 
-def _motions(transitions: Mapping[Body, Transitions], pairs) -> Labels | None:
+def _motions(transitions: Mapping[Body, Transitions], pairs: Any) -> Labels | None:
     """Return the number of the motion that each transition makes, −1 if it is in no pair; None without pairs."""
     if pairs is None:
         return None

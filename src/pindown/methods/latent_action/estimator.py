@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from pindown.data.labels import combined
 from pindown.errors import InputError
 from pindown.methods.forget import Forget
 from pindown.methods.held_out import HeldOut
+from pindown.methods.inputs import ArrayOrTensor, Encoded
 from pindown.methods.latent_action.audit import LatentActionSpec
 from pindown.methods.latent_action.body_maps import BodyMaps, fit_body_maps
 from pindown.methods.latent_action.body_removal import BodyRemoval, LabelledLatents, remove_body
@@ -40,6 +41,7 @@ from pindown.metrics.arrays import Matrix
 from pindown.saving import Saves
 
 Stage = TypeVar("Stage", bound=BaseEstimator)
+PerBody: TypeAlias = Any  # an array or a tensor of all transitions, or a mapping from body to such
 
 
 class LatentAction(Saves, BaseEstimator):
@@ -147,7 +149,15 @@ class LatentAction(Saves, BaseEstimator):
         self.random_state = random_state
 
     @_random.torch_defaults()
-    def fit(self, X_t, X_next, body=None, *, groups=None, pairs=None) -> Self:
+    def fit(
+        self,
+        X_t: PerBody,
+        X_next: PerBody,
+        body: ArrayOrTensor | None = None,
+        *,
+        groups: PerBody | None = None,
+        pairs: Mapping[tuple[Body, Body], ArrayLike] | None = None,
+    ) -> Self:
         """Fit both stages.
 
         Parameters
@@ -202,7 +212,7 @@ class LatentAction(Saves, BaseEstimator):
         self.n_features_in_ = dynamics.n_features_in_
         return self
 
-    def _fit_mappings(self, X_t, X_next, body, groups, pairs) -> Self:
+    def _fit_mappings(self, X_t: PerBody, X_next: PerBody, body: object, groups: PerBody, pairs: Any) -> Self:
         if body is not None:
             raise InputError("body", "LatentAction: mappings have the bodies as keys. Leave body out.")
         if self.dynamics is not None:
@@ -222,7 +232,7 @@ class LatentAction(Saves, BaseEstimator):
         self.n_components_, self.bodies_ = maps.n_components, tuple(maps.maps)
         return self
 
-    def transform(self, X_t, X_next, body=None):
+    def transform(self, X_t: PerBody, X_next: PerBody, body: ArrayOrTensor | None = None) -> Encoded:
         """Return the latent action of each transition; numpy in, numpy out; torch in, torch out.
 
         Mappings in, a mapping out, with bodies that occurred in ``fit``. With arrays, ``body`` is optional: it is
@@ -238,7 +248,7 @@ class LatentAction(Saves, BaseEstimator):
         found = self._read(X_t, X_next)
         return {whose: like(X_t[whose], self.encode(whose, each)) for whose, each in found.items()}
 
-    def predict_next(self, X_t, Z, body=None):
+    def predict_next(self, X_t: PerBody, Z: PerBody, body: ArrayOrTensor | None = None) -> Encoded:
         """Return predicted observations, if these bodies act.
 
         Latents may be those of another body: they stand for the same action if there were ``pairs`` in ``fit``, or
@@ -260,7 +270,7 @@ class LatentAction(Saves, BaseEstimator):
             predicted[whose] = like(X_t[whose], self.predict(whose, each.before, values))
         return predicted
 
-    def roll_out(self, X_t, Z):
+    def roll_out(self, X_t: PerBody, Z: PerBody) -> Encoded:
         """Return observations predicted over several steps: `predict_next`, applied to its own predictions.
 
         Parameters
@@ -288,7 +298,16 @@ class LatentAction(Saves, BaseEstimator):
         stack = torch.stack if all(isinstance(part, torch.Tensor) for part in here.values()) else np.stack
         return {whose: stack([observed[whose] for observed in steps], 1) for whose in here}
 
-    def adopt(self, body, X_t, X_next, *, samples, latents, groups=None) -> Self:
+    def adopt(
+        self,
+        body: Body,
+        X_t: ArrayOrTensor,
+        X_next: ArrayOrTensor,
+        *,
+        samples: ArrayLike,
+        latents: ArrayOrTensor,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Add a body, given latents of some of its transitions; the maps of all others stay the same.
 
         Parameters
@@ -342,16 +361,18 @@ class LatentAction(Saves, BaseEstimator):
         """Return the shape of a body's observations."""
         return (self.n_features_in_,) if self.body_maps_ is None else self.body_maps_.shape(body)
 
-    def _encode(self, X_t, X_next):
+    def _encode(self, X_t: PerBody, X_next: PerBody) -> Encoded:
         assert self.dynamics_ is not None
         latents = self.dynamics_.transform(X_t, X_next)
         return latents if self.forget_ is None else self.forget_.transform(latents)
 
-    def _predict(self, X_t, Z, body):
+    def _predict(self, X_t: PerBody, Z: PerBody, body: ArrayOrTensor | None) -> Encoded:
         assert self.dynamics_ is not None
-        return self.dynamics_.predict_next(X_t, Z if self.forget_ is None else self.forget_.inverse_transform(Z, body))
+        return self.dynamics_.predict_next(
+            X_t, Z if self.forget_ is None or body is None else self.forget_.inverse_transform(Z, body)
+        )
 
-    def _read(self, X_t, X_next) -> dict[Body, Transitions]:
+    def _read(self, X_t: PerBody, X_next: PerBody) -> dict[Body, Transitions]:
         assert self.body_maps_ is not None
         found = read_transitions(_mapping("X_t", X_t), X_next, None, min_episodes=0)
         for whose, each in found.items():

@@ -24,6 +24,7 @@ from pindown.errors import InputError, warn
 from pindown.losses import energy_distance
 from pindown.methods.forget.adversarial import ENERGY_ROWS
 from pindown.methods.held_out import HeldOut
+from pindown.methods.inputs import ArrayOrTensor, Encoded
 from pindown.methods.latent_action.transitions import (
     Observations,
     explained,
@@ -253,7 +254,14 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         self.random_state = random_state
 
     @_random.torch_defaults()
-    def fit(self, X_t, X_next, body=None, *, groups=None) -> Self:
+    def fit(
+        self,
+        X_t: ArrayOrTensor,
+        X_next: ArrayOrTensor,
+        body: ArrayOrTensor | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Train both models.
 
         Parameters
@@ -289,14 +297,14 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         return self
 
     @torch.no_grad()
-    def transform(self, X_t, X_next):
+    def transform(self, X_t: ArrayOrTensor, X_next: ArrayOrTensor) -> Encoded:
         """Return the latent action of each transition; numpy in, numpy out; torch in, torch out."""
         check_is_fitted(self)
         model, x, x_next = self._in_float64(*self._read(X_t, X_next, reset=False))
         return like(X_t, model.action(x, x_next).cpu().numpy())
 
     @torch.no_grad()
-    def predict_next(self, X_t, actions):
+    def predict_next(self, X_t: ArrayOrTensor, actions: ArrayOrTensor) -> Encoded:
         """Return the predicted observations; (n, n_features) and (n, n_components) → (n, n_features)."""
         check_is_fitted(self)
         before = self._read_observations(X_t, reset=False)

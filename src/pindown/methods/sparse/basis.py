@@ -13,7 +13,7 @@ from pindown import theory
 from pindown._random import RandomState
 from pindown.errors import InputError
 from pindown.methods.fitting import Trained
-from pindown.methods.inputs import DataSummary, TrainingInput
+from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, TrainingInput
 from pindown.methods.sparse.audit import SparseBasisSpec
 from pindown.methods.sparse.estimator import AtomEncoder
 from pindown.metrics.dictionaries import sparsity
@@ -133,7 +133,7 @@ class SparseBasis(AtomEncoder):
         """The theorem that applies if the data meet its assumptions."""
         return theory.SPARSE_COMPLETE
 
-    def score(self, X, y=None) -> float:
+    def score(self, X: DataLike, y: ArrayOrTensor | None = None) -> float:
         """Return the sparsity of the latents, at most 1, and 0 for normal ones; see `metrics.sparsity`."""
         check_is_fitted(self)
         return sparsity(self.transform(self._validated(X, reset=False)))

@@ -20,7 +20,7 @@ from pindown.data.data import Data, from_torch
 from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder, Incremental
 from pindown.methods.fitting import Trained
-from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory
+from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, Encoded, TrainingInput, is_in_memory
 from pindown.methods.sparse import saelens
 from pindown.methods.sparse.audit import SeedAgreement, SparseSpec, compare_seeds
 from pindown.methods.sparse.autoencoder import (
@@ -49,7 +49,7 @@ class AtomEncoder(BaseEncoder):
     training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=adam_by_angle)
     components_: NDArray[np.floating]
 
-    def inverse_transform(self, Z):
+    def inverse_transform(self, Z: ArrayOrTensor) -> Encoded:
         """Reconstruct samples from activations, dense or sparse; numpy in, numpy out; torch in, torch out."""
         check_is_fitted(self)
         array = check_array(from_torch(Z), accept_sparse="csr", dtype=[np.float64, np.float32], input_name="Z")
@@ -230,7 +230,7 @@ class Sparse(GatedEncoder, Incremental):
         self.verbose = verbose
         self.random_state = random_state
 
-    def partial_fit(self, X, y=None) -> Self:
+    def partial_fit(self, X: DataLike, y: ArrayOrTensor | None = None) -> Self:
         """Train on more samples: one pass at the full learning rate. See `fit` for what X may be.
 
         The first call sets mean and unit. After `fit`, or on an estimator that was loaded, training starts again.
@@ -241,11 +241,11 @@ class Sparse(GatedEncoder, Incremental):
             each.revive_until = None  # the number of calls is not known
         return self
 
-    def transform(self, X):
+    def transform(self, X: DataLike) -> Encoded:
         """Return feature activations; numpy in, numpy out; torch in, torch out; a csr array if ``sparse_output``."""
         return self.transform_sparse(X) if self.sparse_output else super().transform(X)
 
-    def transform_sparse(self, X) -> csr_array:
+    def transform_sparse(self, X: DataLike) -> csr_array:
         """Return feature activations of X, an array or a source, as a scipy csr array (n_samples, n_components)."""
         check_is_fitted(self)
         X = X.X if isinstance(X, Data) else X
@@ -253,13 +253,13 @@ class Sparse(GatedEncoder, Incremental):
         parts = [encode_sparse(self.encoder_, torch.as_tensor(x)).astype(x.dtype, copy=False) for x in blocks]
         return csr_array(vstack(parts, format="csr"))
 
-    def score(self, X, y=None) -> float:
+    def score(self, X: DataLike, y: ArrayOrTensor | None = None) -> float:
         """Return the explained variance, 1 − FVU; 0 is that of the mean."""
         check_is_fitted(self)
         array = self._validated(X, reset=False)
         return 1 - fvu(array, self._reconstruct(self.transform_sparse(array)))
 
-    def agreement(self, X=None) -> SeedAgreement:
+    def agreement(self, X: DataLike | None = None) -> SeedAgreement:
         """Return how well the dictionaries of the seeds agree, compared with chance.
 
         Parameters
@@ -276,7 +276,7 @@ class Sparse(GatedEncoder, Incremental):
         dictionaries = [each.atoms.detach().cpu().numpy() for each in self.objective_.dictionaries]
         return compare_seeds(dictionaries, None if X is None else firing(self.transform_sparse(X)))
 
-    def to_saelens(self, folder) -> Path:
+    def to_saelens(self, folder: str | Path) -> Path:
         """Write ``cfg.json`` and ``sae_weights.safetensors`` to a folder, as SAELens reads them; return the folder.
 
         ``SAE.load_from_disk(folder)`` then encodes to the same activations. Of several seeds the first is written.
@@ -285,7 +285,7 @@ class Sparse(GatedEncoder, Incremental):
         return saelens.write(self, folder)
 
     @classmethod
-    def from_saelens(cls, folder) -> Self:
+    def from_saelens(cls, folder: str | Path) -> Self:
         """Return a fitted estimator from a folder that SAELens wrote: top-k, JumpReLU and standard dictionaries.
 
         The folder has ``cfg.json`` and ``sae_weights.safetensors``. Atoms keep the lengths that they have there.

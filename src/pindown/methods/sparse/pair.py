@@ -25,7 +25,7 @@ from pindown._random import RandomState
 from pindown.data import ArraySource
 from pindown.errors import InputError
 from pindown.losses import feature_jacobian
-from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
+from pindown.methods.inputs import SUMMARY_SAMPLES, ArrayOrTensor, DataLike, DataSummary, TrainingInput
 from pindown.methods.sparse.audit import SparsePairSpec
 from pindown.methods.sparse.autoencoder import Active, SparseAutoencoder, autoencoder_of, revival_samples
 from pindown.methods.sparse.estimator import GatedEncoder, Sparse
@@ -415,19 +415,19 @@ class SparsePair(GatedEncoder):
         """The fitted dictionary after the map."""
         return with_encoder(Sparse(), self._pair.after, self.gate)
 
-    def apply_map(self, X) -> NDArray[np.float32]:
+    def apply_map(self, X: DataLike) -> NDArray[np.float32]:
         """Return samples X after the map, which `after_` encodes; (n_samples, n_features_out)."""
         check_is_fitted(self)
         mlp = self._pair.map
         x = torch.as_tensor(self._validated(X, reset=False))
         return torch.cat([mlp(part.to(mlp.outer.device)).cpu() for part in x.split(SUMMARY_SAMPLES)]).numpy()
 
-    def graph(self, X) -> FeatureGraph:
+    def graph(self, X: DataLike) -> FeatureGraph:
         """Return which features drive which in samples X before the map, and how strongly; prefer held-out samples."""
         check_is_fitted(self)
         return feature_graph(self._pair, torch.as_tensor(self._validated(X, reset=False)))
 
-    def score(self, X, y=None) -> float:
+    def score(self, X: DataLike, y: ArrayOrTensor | None = None) -> float:
         """Return the explained variance, 1 − FVU, mean of both sides of the map."""
         return (self.before_.score(X) + self.after_.score(self.apply_map(X))) / 2
 
