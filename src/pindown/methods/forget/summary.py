@@ -14,7 +14,6 @@ from torch import nn
 
 from pindown import networks
 from pindown.data import GeneratorSource
-from pindown.data.data import Data
 from pindown.data.labels import as_numbers, combined
 from pindown.data.splits import assign_folds
 from pindown.methods.forget.adversarial import AdversarialObjective
@@ -212,32 +211,29 @@ def summarize(inputs: TrainingInput, first: Preprocessing, seed: int, request: R
     )
     if request.closed_form:
         known = strata[rows] if is_given and (strata >= 0).any() else None
-        fit = _batch_maps(data, rows, x.astype(np.float64), seen, known, request, seed, first, white, found)
+        x, seen_groups = x.astype(np.float64), None if groups is None else groups[rows]
+        maps, leak, kept = _cross_fitted(x, seen, known, seen_groups, request.n_components, seed)
+        fixed = fixed_map(first, white, maps.encode(x, seen.groups[:, -1]), found)
+        fit = BatchMapFit(maps, fixed, leak, kept)
         return replace(summary, n_components=fit.maps.n_components, maps=fit, warnings=doubts + _of_maps(fit, nuisance))
     return _with_start(summary, white, groupings, request, predicts_label)
 
 
-def _batch_maps(
-    data: Data,
-    rows: np.ndarray,
+def _cross_fitted(
     x: np.ndarray,
     nuisance: NuisanceTable,
     labels: np.ndarray | None,
-    request: Request,
+    groups: np.ndarray | None,
+    n_components: int | None,
     seed: int,
-    first: Preprocessing,
-    white: np.ndarray,
-    found: Directions,
-) -> BatchMapFit:
+) -> tuple[BatchMaps, Leakage | None, StructureKept]:
     """Fit batch-specific maps, and test each third of the samples with maps that were estimated from the others.
 
     Leakage is that within known classes or within clusters, since batches may have others in other proportions.
     """
     batch, n_batches = nuisance.groups[:, -1], nuisance.sizes[-1]
-    maps = fit_batch_maps(
-        x, batch, n_batches, n_components=request.n_components, labels=labels, random_state=seed % 2**32
-    )
-    rng, groups = np.random.default_rng(seed % 2**63), None if data.groups is None else data.groups[rows]
+    maps = fit_batch_maps(x, batch, n_batches, n_components=n_components, labels=labels, random_state=seed % 2**32)
+    rng = np.random.default_rng(seed % 2**63)
     if groups is None:
         fold = assign_folds(np.arange(len(x)), N_FOLDS, rng, combined(nuisance.strata, batch))
     else:
@@ -252,7 +248,7 @@ def _batch_maps(
     within = labels is not None or maps.mixture is not None
     leak = probe_nuisance(latents, nuisance, is_given=within, groups=groups, seed=seed, names=QUICK_PROBES)
     kept = structure_kept(x, latents, batch, random_state=seed % 2**32)
-    return BatchMapFit(maps, fixed_map(first, white, maps.encode(x, batch), found), leak, kept)
+    return maps, leak, kept
 
 
 def _of_maps(fit: BatchMapFit, nuisance: NuisanceTable) -> tuple[str, ...]:
