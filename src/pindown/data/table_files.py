@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import chain, islice
@@ -318,8 +318,8 @@ def open_excel(path: Path) -> TextTable:
     """Read the first sheet of a spreadsheet, as text."""
     openpyxl, text = optional_module("openpyxl", path, "tables"), io.StringIO()
     write, width = csv.writer(text).writerow, 0
-    with _readable(path):
-        sheet = openpyxl.load_workbook(path, read_only=True, data_only=True).worksheets[0]
+    with _readable(path), closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as workbook:
+        sheet = workbook.worksheets[0]
         sheet.reset_dimensions()  # which a file may state larger than they are
         for row in sheet.iter_rows(values_only=True):
             filled = max((j + 1 for j, cell in enumerate(row) if cell is not None), default=0)
