@@ -22,7 +22,7 @@ from pindown.training import Trainer
 def test_the_number_of_codes_is_that_of_the_directions_without_differences():
     X, e = moved()
     forget = linear(max_iter=20).fit(X, e)
-    assert (forget.n_components_, forget.n_told_) == (3, (2, 0))
+    assert (forget.n_components_, forget.n_nuisance_directions_) == (3, (2, 0))
     assert forget.get_feature_names_out().tolist() == ["forget0", "forget1", "forget2"]
     assert np.abs(forget.components_[:, :2]).max() < 0.15  # the columns that move
     assert forget.guarantee is theory.FORGET
@@ -77,9 +77,9 @@ def test_directions_along_which_nothing_varies_or_that_rows_do_not_support_are_n
     rng = np.random.default_rng(0)
     X, e = rng.normal(size=(30, 60)), np.arange(30) % 3
     forget = linear(max_iter=2, preprocess=preprocessing.whiten).fit(X, e)
-    assert forget.n_components_ == 29 - sum(forget.n_told_)
+    assert forget.n_components_ == 29 - sum(forget.n_nuisance_directions_)
     forget = linear(max_iter=2).fit(X, e)
-    assert forget.n_components_ == 6 - sum(forget.n_told_)  # a direction for five rows
+    assert forget.n_components_ == 6 - sum(forget.n_nuisance_directions_)  # a direction for five rows
 
 
 def test_a_direction_that_hardly_varies_but_tells_the_nuisance_takes_no_other_away():

@@ -249,7 +249,10 @@ def test_a_look_is_what_the_fit_then_sees_and_leaves_nothing_behind():
     summary = forget.prepare(Data(x, nuisance=u % 2)).summary
     assert not hasattr(forget, "encoder_")
     fitted = forget.fit(x, u % 2)
-    assert (summary.n_components, summary.n_told) == (fitted.n_components_, fitted.n_told_)
+    assert (summary.n_components, summary.n_nuisance_directions) == (
+        fitted.n_components_,
+        fitted.n_nuisance_directions_,
+    )
     with pytest.raises(AttributeError):
         summary.n_components = 3
 

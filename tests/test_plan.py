@@ -141,7 +141,7 @@ def test_values_that_never_meet_need_pairs_across_them():
     x = np.random.default_rng(0).normal(size=(600, 3)) + 30 * e[:, None] * [1, 0, 0]
     planned = plan(x, nuisance=e)
     assert outcome_of(planned, conditions.OVERLAPPING_LEVELS) == "fails"
-    assert planned.needs == ("pairs across values of the nuisance, to carry a latent from one to another",)
+    assert planned.needs == ("pairs across levels of the nuisance, to map latents from one to another",)
 
 
 def test_few_samples_are_undecided_and_said_to_be_few():

@@ -104,7 +104,7 @@ def test_where_means_agree_and_spreads_differ_projection_leaks_and_forget_does_n
     world, train, test = shapes(seed)
     assert theory.NUISANCE_VMF not in world.assumptions
     forget = fitted(train, seed, encoder=networks.linear)
-    assert (forget.n_components_, forget.n_told_) == (5, (0, 3))
+    assert (forget.n_components_, forget.n_nuisance_directions_) == (5, (0, 3))
     assert angle(forget.components_, world.invariant_space) < 5
     assert worst(forget.transform(test.x), test.u) < worst(test.z, test.u) + 0.03
     assert worst(LinearErasure().fit(train.x, train.u).transform(test.x), test.u) > 1 / 3 + 0.1
@@ -172,5 +172,5 @@ def test_a_shuffled_nuisance_is_not_forgotten(seed):
     _, train, test = clusters(seed)
     order = torch.randperm(len(train.u), generator=torch.Generator().manual_seed(seed))
     forget = fitted(train._replace(u=train.u[order]), seed, 5, encoder=networks.linear, max_iter=100)
-    assert forget.n_told_ == (0, 0)
+    assert forget.n_nuisance_directions_ == (0, 0)
     assert worst(forget.transform(test.x), test.u) > 0.5

@@ -393,6 +393,7 @@ _RENAMED = {
     "DictionaryObjective": {"spread": "posterior", "turned": "to_latents", "turned_back": "from_latents"},
     "Dynamics": {"chart": "encoder", "n_actions": "n_components"},
     "Folding": {"share": "fraction", "doubt": "uncertainty"},
+    "Forget": {"n_told_": "n_nuisance_directions_"},
     "GatedMap": {
         **{"bend": "activation", "shift": "outer_bias"},
         **{"first": "gate", "offset": "gate_bias", "second": "up", "other": "up_bias"},

@@ -63,34 +63,21 @@ if TYPE_CHECKING:
     from pindown.methods.forget.estimator import Forget
     from pindown.methods.forget.summary import NuisanceSummary
 
-AT_ONCE = 1_024
-"""Pictures that are looked at at once."""
+AT_ONCE = 1_024  # images that are preprocessed at once
 
-
-QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))
-"""Probes for what is told loudly, such as a nuisance in X."""
-
+QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))  # enough for a nuisance in X
 
 FEW, STARTS = 1_000, 3
-"""Rows held out up to which readers that draw start so many times. Of few rows a network that starts badly learns
-nothing (of 120, one start read .55 where three read .71), and a start costs hundredths of a second."""
+"""With fewer held-out samples than the first, probes are trained from so many seeds, since one may learn nothing."""
 
+DEAD = 1e-3  # spread, relative to the largest, below which a latent counts as constant
 
-DEAD = 1e-3
-"""Spread, beside the largest, up to which a code of charts counts as constant."""
-
-
-MOST_ROWS = 4_000
-"""Rows learned from in which X must tell the nuisance, too."""
-
+MAX_SAMPLES = 4_000  # training samples in which the nuisance must be decodable from X, too
 
 OF_LINEAR = theory.NUISANCE_VMF, theory.LINEAR_ENCODER
-"""Assumptions of a linear code, which say nothing of others."""
+"""Assumptions about a linear embedding, which do not concern others."""
 
-
-BINS = 8
-"""Bins of a nuisance that is a quantity, where nothing else is said."""
-
+BINS = 8  # of a nuisance that is a quantity, by default
 
 _OF_CLASSES = (theory.CLASSIFY_NORMALISED.diversity, theory.AFFINE_GENERATORS)
 
@@ -126,49 +113,49 @@ class ForgetSpec(MethodSpec["Forget"]):
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         fit, rows = refits.others[0], refits.held_out
         seed = int(rng.integers(2**31))
-        codes = _in_own_units(fit, fit.transform(rows.X, rows.side))
+        latents = _in_own_units(fit, fit.transform(rows.X, rows.side))
 
         measure = partial(leakage, groups=rows.units, given=rows.data.given, continuous=False, random_state=seed)
         quick = partial(measure, probes=QUICK, effort=Effort(n_seeds=1, n_permutations=N_PERMUTATIONS))
         effort = Effort(n_seeds=STARTS if len(rows) <= FEW else 1)
         of_x = quick(_as_columns(fit, rows.X), rows.strata)
-        of_codes = measure(codes, rows.strata, effort=effort)
+        of_latents = measure(latents, rows.strata, effort=effort)
         if rows.data.floor is not None:
-            of_codes = of_codes.with_floor(measure(rows.data.floor, rows.strata, effort=effort))
-        controls = leak_controls("nuisance", quick, codes, rows, rng, seed)
+            of_latents = of_latents.with_floor(measure(rows.data.floor, rows.strata, effort=effort))
+        controls = leak_controls("nuisance", quick, latents, rows, rng, seed)
         scores: tuple[AuditScore, ...] = (
-            leak_score("nuisance decodable from the latents", of_codes),
+            leak_score("nuisance decodable from the latents", of_latents),
             AuditScore("nuisance decodable from X", of_x.worst, of_x.chance, of_x.p_value),
-            _rebuilt_beside(fit, rows),
+            _reconstruction(fit, rows),
         )
         why = []
         others = refits.train
-        # Chance seldom strikes twice.
+        # A nuisance that is decodable by chance is hardly decodable in other samples, too.
         again = quick(
             _as_columns(fit, others.X),
             others.strata,
             groups=others.units,
             given=others.data.given,
-            effort=Effort(n_seeds=1, n_permutations=N_PERMUTATIONS, max_samples=MOST_ROWS),
+            effort=Effort(n_seeds=1, n_permutations=N_PERMUTATIONS, max_samples=MAX_SAMPLES),
         )
         if max(of_x.p_value, again.p_value) > LEVEL:
             why.append("the nuisance is not decodable from X, so there was nothing to remove")
-        elif of_codes.excess >= of_x.excess:
+        elif of_latents.excess >= of_x.excess:
             why.append("the nuisance is as decodable from the latents as from X")
-        if of_codes.collapsed:
+        if of_latents.collapsed:
             why.append("the latents have collapsed, and a constant is invariant to everything")
         if rows.data.given is not None:
-            kept = quick(codes, rows.data.given, given=None)
+            kept = quick(latents, rows.data.given, given=None)
             scores += (AuditScore("given label decodable from the latents", kept.worst, kept.chance, kept.p_value),)
             if not scores[-1].good:
                 why.append(f"the given label is not decodable from the latents ({scores[-1]})")
-        return Evidence(scores, controls, tuple(why), of_codes, (leakage_verdict(of_codes),))
+        return Evidence(scores, controls, tuple(why), of_latents, (leakage_verdict(of_latents),))
 
     def checks_before(self, est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
         label = _label(est, data)
         counted = enough_samples(len(whole), d, whole.signal), common_levels(_label(est, whole))
         verdicts = with_better(before(data.X, d, signal=data.signal, nuisance=label), *counted)
-        if _by_level(est):  # a fit that is told the nuisance, and need not be linear
+        if _by_level(est):  # such a fit knows the nuisance, and need not be linear
             verdicts = tuple(verdict for verdict in verdicts if verdict.assumption not in OF_LINEAR)
         return verdicts if data.given is None else (*verdicts, unconfounded(data.given, label))
 
@@ -183,15 +170,15 @@ class ForgetSpec(MethodSpec["Forget"]):
     def checks_after(self, est: Forget, data: Data, known: Verdicts = ()) -> Verdicts:
         if known:  # the evidence has measured the leakage
             return (*known, *_kept(est, data))
-        codes = encoder_of(est, data)(data.X)
-        return (invariant_latents(codes, _label(est, data), data.given), *_kept(est, data))
+        latents = encoder_of(est, data)(data.X)
+        return (invariant_latents(latents, _label(est, data), data.given), *_kept(est, data))
 
     def waived(self, est: Forget, data: Data) -> tuple[Assumption, ...]:
-        """Return what is met by construction; within a given label the nuisance may go with it."""
+        """Return what is met by construction; with a given label the nuisance may depend on it."""
         return (UNIT_NORM, UNIT_FEATURES, *((NUISANCE_INDEPENDENT,) if data.given is not None else ()))
 
     def figure(self, est: Forget) -> Figure:
-        """Draw the loss of the classifier, since those of a game do not fall."""
+        """Draw the loss of the classifier: adversarial losses do not fall."""
         return Figure(est.history_.classifier_loss, est.history_.chance_loss)
 
     def score(self, est: Forget, data: Data) -> FitScore:
@@ -203,36 +190,37 @@ class ForgetSpec(MethodSpec["Forget"]):
     def plan(self, est: Forget, data: Data, n_components: int | None) -> Plan:
         nuisance, signal, given = _label(est, data), data.signal, data.given
         rows = signal_coordinates(data.X)[0]
-        pictures = len(np.shape(data.X)) > 2  # which no linear code of pixels would do for
+        pictures = len(np.shape(data.X)) > 2  # no linear embedding of pixels suits these
         linear = not pictures and same_covariance(rows, nuisance).outcome != "fails"
         n_directions, touched = touched_dimensions(rows, nuisance)
         confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
-        told, d = (touched, 0), n_components
+        differing, d = (touched, 0), n_components
         if d is None:
             found = _as_fitted(est, data.X, nuisance, signal if confounded else given, linear=linear)
-            told, d = (found.n_told, found.n_components) if found else (told, max(1, n_directions - touched))
+            counts = found and (found.n_nuisance_directions, found.n_components)
+            differing, d = counts or (differing, max(1, n_directions - touched))
         found_before = before(data.X, d, signal=signal if given is None else None, nuisance=nuisance)
         theorem = theory.FORGET if linear else theory.FORGET_NONLINEAR
-        beside = _OF_CLASSES if linear else (*_OF_CLASSES, *OF_LINEAR)
-        verdicts = tuple(verdict for verdict in found_before if verdict.assumption not in beside)
+        other = _OF_CLASSES if linear else (*_OF_CLASSES, *OF_LINEAR)
+        verdicts = tuple(verdict for verdict in found_before if verdict.assumption not in other)
         needs: tuple[str, ...] = ()
         if confounded:
-            needs += ("rows in which label and nuisance are crossed, or invariance given the label",)
+            needs += ("samples in which label and nuisance are crossed, or invariance given the label",)
         if outcome_of(verdicts, theory.LINEAR_ENCODER) == "fails":
             most = (
                 f"at most {counted(n_directions - touched, 'latent')}" if touched < n_directions else "other variables"
             )
             needs += (f"{most}, since the nuisance moves {counted(touched, 'dimension')}",)
         if outcome_of(verdicts, conditions.OVERLAPPING_LEVELS) == "fails":
-            needs += ("pairs across values of the nuisance, to carry a latent from one to another",)
+            needs += ("pairs across levels of the nuisance, to map latents from one to another",)
         estimator = f"Forget(n_components={d}{', encoder=networks.linear' if linear else ''}"
         estimator += ")" if (n_bins := _n_bins(est, data.nuisance)) is None else f", n_bins={n_bins})"
         estimator += ".fit(X, nuisance, given=label)" if confounded or given is not None else ""
         notes: tuple[str, ...] = ()
         if n_components is None:
-            notes = (_left(n_directions, *told, d),)
+            notes = (_left(n_directions, *differing, d),)
         if linear:
-            notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
+            notes += ("as far as can be seen, the nuisance shifts means only: a linear encoder suffices.",)
         elif not pictures:
             spreads = next(verdict for verdict in found_before if verdict.assumption == theory.NUISANCE_VMF)
             notes += (f"linear latents cannot be invariant, since {spreads.why}",)
@@ -247,7 +235,7 @@ class ForgetSpec(MethodSpec["Forget"]):
 
 
 def joint_label(est: Forget, y: Any, n_samples: int) -> IntArray:
-    """Return one number for each combination of values of a nuisance, quantities cut into bins."""
+    """Return a number for each combination of levels of a nuisance; quantities are cut into bins."""
     table = as_table(y, n_samples)
     columns, kinds = read_columns(table, n_samples, _n_bins(est, table))
     numbers = np.stack([kind.numbers(column) for kind, column in zip(kinds, columns, strict=True)], 1)
@@ -261,14 +249,14 @@ def _label(est: Forget, data: Data) -> IntArray:
     return joint_label(est, data.nuisance, len(data))
 
 
-def _in_own_units(fit: Forget, codes: NDArray[Any]) -> NDArray[Any]:
+def _in_own_units(fit: Forget, latents: NDArray[Any]) -> NDArray[Any]:
     """Return latents of batch-specific maps with unit spread: they vary as X does, perhaps along one direction most."""
-    spread = codes.std(0)
-    return codes / np.where(spread > DEAD * spread.max(), spread, np.inf) if _by_level(fit) else codes
+    spread = latents.std(0)
+    return latents / np.where(spread > DEAD * spread.max(), spread, np.inf) if _by_level(fit) else latents
 
 
 def _as_columns(fit: Forget, X: NDArray[Any]) -> NDArray[Any]:
-    """Return rows of numbers as they are, and pictures along the directions that the fit sees of them."""
+    """Return vectors as they are, and images along the directions that the fit uses of them."""
     if X.ndim == 2:
         return X
     first = fit.encoder_.preprocess
@@ -276,7 +264,7 @@ def _as_columns(fit: Forget, X: NDArray[Any]) -> NDArray[Any]:
     return torch.cat([first(part) for part in parts]).cpu().numpy()
 
 
-def _rebuilt_beside(fit: Forget, rows: Samples) -> AuditScore:
+def _reconstruction(fit: Forget, rows: Samples) -> AuditScore:
     """Return the R² of observations rebuilt from latents and nuisance; chance is that of the nuisance alone."""
     assert rows.side is not None
     latents = fit.transform(rows.X, rows.side)
@@ -286,17 +274,17 @@ def _rebuilt_beside(fit: Forget, rows: Samples) -> AuditScore:
 
 
 def _kept(est: Forget, data: Data) -> Verdicts:
-    """Say whether codes have kept what there is beside the nuisance."""
+    """Check whether the latents keep what does not depend on the nuisance."""
     encode = encoder_of(est, data)
     if est.guarantee == theory.FORGET:
         return (live_latents(encode(data.X)),)
     label = _label(est, data)
-    beside = np.eye(label.max() + 1)[label]  # the decoder is told the nuisance
-    return (structure_kept(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_RECONSTRUCTION),)
+    levels = np.eye(label.max() + 1)[label]  # which the decoder is given, too
+    return (structure_kept(lambda rows: np.hstack([encode(rows), levels]), data.X, theory.EXACT_RECONSTRUCTION),)
 
 
 def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceSummary | None:
-    """Return what a fit would see before its first step, when it has counted its codes; None if it would refuse."""
+    """Return the summary that a fit would make before its first step; None if it would raise."""
     from pindown.methods.forget import estimator
     from pindown.methods.forget import summary as summaries
 
@@ -304,20 +292,20 @@ def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, li
     forget = estimator.Forget(encoder=encoder, preprocess=est.preprocess, random_state=0)
     try:
         summary = forget.prepare(Data(rows, nuisance=nuisance, given=given)).summary
-    except ValueError:  # the verdicts say it
+    except ValueError:  # the verdicts give the reason
         return None
     assert isinstance(summary, summaries.NuisanceSummary)
     return summary
 
 
 def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:
-    told = f"the means of the nuisance differ in {n_means or 'none'} of {counted(n_directions, 'dimension')}"
-    told += f", covariances in {n_spreads} more" if n_spreads else ""
+    text = f"the means of the nuisance differ in {n_means or 'none'} of {counted(n_directions, 'dimension')}"
+    text += f", covariances in {n_spreads} more" if n_spreads else ""
     left = max(0, n_directions - n_means - n_spreads)
     if d <= left:
-        return f"{told}, and {d} {'is' if d == 1 else 'are'} left."
-    kept = f"{counted(d, 'latent')} {'is' if d == 1 else 'are'} kept that may tell it"
-    return f"{told}: {left or 'none'} {'is' if left < 2 else 'are'} left, and {kept}."
+        return f"{text}, and {d} {'is' if d == 1 else 'are'} left."
+    kept = f"{counted(d, 'latent')} {'is' if d == 1 else 'are'} kept that may depend on it"
+    return f"{text}: {left or 'none'} {'is' if left < 2 else 'are'} left, and {kept}."
 
 
 def _by_level(est: Forget) -> bool:
@@ -337,7 +325,7 @@ def _has_fractions(nuisance: Any) -> bool:
     if any(column.dtype.kind not in "buif" for column in columns):
         raise InputError(
             "nuisance",
-            "`nuisance`: one column has fractions, another holds text, but a fit forgets quantities or labels. Cut the "
-            "quantity into a few bins, in a column of its own.",
+            "`nuisance`: one column has fractions, another text. A fit removes one kind of column, quantities or labels. "
+            "Cut the quantity into a few bins, in a column of its own.",
         )
     return True

@@ -113,7 +113,7 @@ class Forget(BaseEncoder):
     history_ : History
         ``classifier_loss``, ``classifier_accuracy``, ``reconstruction`` of each step, ``chance_loss``, and ``probe``,
         a `pindown.metrics.Leakage`.
-    n_told_ : tuple of int
+    n_nuisance_directions_ : tuple of int
         In how many directions of the data means differ between levels, and in how many more covariances (0 unless the
         encoder is linear).
     components_ : ndarray of shape (n_components_, n_features)
@@ -425,7 +425,11 @@ class Forget(BaseEncoder):
         assert isinstance(summary, NuisanceSummary)
         assert isinstance(trained.details, tuple)
         self.chosen_, self.transport_ = trained.details
-        self.columns_, self.n_told_, self.reader_ = list(summary.reader.kinds), summary.n_told, summary.reader
+        self.columns_, self.n_nuisance_directions_, self.reader_ = (
+            list(summary.reader.kinds),
+            summary.n_nuisance_directions,
+            summary.reader,
+        )
         note, probe = summary.note, None if self.chosen_ is None else self.chosen_.kept.leak
         if summary.maps is not None:
             self.encoder_, self.decoder_ = copy.deepcopy(summary.maps.unknown).eval(), None

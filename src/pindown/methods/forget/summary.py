@@ -151,7 +151,7 @@ class NuisanceSummary(DataSummary):
     If there are ``maps``, nothing is trained.
     """
 
-    n_told: tuple[int, int] = field(kw_only=True)
+    n_nuisance_directions: tuple[int, int] = field(kw_only=True)
     note: str = field(kw_only=True)
     reader: NuisanceReader = field(kw_only=True)
     by_number: bool = field(kw_only=True)  # whether samples come with the numbers of their levels
@@ -202,7 +202,7 @@ def summarize(inputs: TrainingInput, first: Preprocessing, seed: int, request: R
         1,
         rows=used if inputs.source is None else None,
         warnings=doubts,
-        n_told=(found.n_means, found.n_spreads),
+        n_nuisance_directions=(found.n_means, found.n_spreads),
         note="",
         reader=NuisanceReader.of(nuisance, kinds, data.given, strata),
         by_number=isinstance(inputs.source, Process),
