@@ -325,7 +325,7 @@ def _has_fractions(nuisance: Any) -> bool:
     if any(column.dtype.kind not in "buif" for column in columns):
         raise InputError(
             "nuisance",
-            "`nuisance`: one column has fractions, another text. A fit removes one kind of column, quantities or labels. "
-            "Cut the quantity into a few bins, in a column of its own.",
+            "`nuisance`: one column has fractions, another holds text, and a fit removes one or the other. Cut the "
+            "quantity into a few bins, in a column of its own.",
         )
     return True
