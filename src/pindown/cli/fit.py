@@ -163,7 +163,7 @@ def fit_data(
         print_json({"run": str(output.output), **scores})
         return
     print_text(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {describe(request.data)}")
-    print_text(f"{counted(scores['n_samples'], 'sample')}, {_describe_steps(scores)}, loss {scores['loss']:.4g}")
+    print_text(f"{counted(scores['n_samples'], 'sample')}, {_describe_steps(scores)}")
     print_text(_describe_score(scores["score"]))
     command = shlex.join(["pindown", "audit", str(output.output)])
     print_text(f"The run: {output.output}. Which claims are supported: {command}")
@@ -264,21 +264,25 @@ def _recorded_warnings(run: Run) -> Iterator[list[str]]:
 
 
 def _describe_steps(scores: dict[str, Any]) -> str:
-    """Return how many steps a fit made, and how many it could have made.
+    """Return how many steps a fit made, how many it could have made, and the loss; a closed form takes no steps.
 
     Examples
     --------
-    >>> _describe_steps({"n_steps": 75, "max_steps": 300, "n_restarts": 1})
-    '75 of 300 steps'
-    >>> _describe_steps({"n_steps": 402, "max_steps": 300, "n_restarts": 2})
-    '402 steps in 2 restarts of at most 300'
+    >>> _describe_steps({"n_steps": 75, "max_steps": 300, "n_restarts": 1, "loss": 0.5})
+    '75 of 300 steps, loss 0.5'
+    >>> _describe_steps({"n_steps": 402, "max_steps": 300, "n_restarts": 2, "loss": 0.5})
+    '402 steps in 2 restarts of at most 300, loss 0.5'
+    >>> _describe_steps({"n_steps": 1, "max_steps": 300, "n_restarts": 1, "loss": 0.0})
+    'in closed form'
     """
-    made, most = scores["n_steps"], scores["max_steps"]
+    made, most, loss = scores["n_steps"], scores["max_steps"], f", loss {scores['loss']:.4g}"
+    if made == 1 and most != 1:
+        return "in closed form"
     if most is None or made == most:
-        return counted(made, "step")
+        return counted(made, "step") + loss
     if made < most:
-        return f"{made:,} of {counted(most, 'step')}"
-    return f"{counted(made, 'step')} in {scores['n_restarts']} restarts of at most {most:,}"
+        return f"{made:,} of {counted(most, 'step')}{loss}"
+    return f"{counted(made, 'step')} in {scores['n_restarts']} restarts of at most {most:,}{loss}"
 
 
 def _describe_score(score: dict[str, Any]) -> str:

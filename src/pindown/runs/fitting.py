@@ -139,7 +139,7 @@ def encode(estimator: BaseEncoder, data: Data, n_folds: int) -> Encoded:
         except ValueError as error:
             notes = (f"the latents are of samples that the fit has seen: {error}",)
         else:
-            why = f"each sample is encoded by a refit that has not seen it ({n_folds} folds, `folds`)."
+            why = f"each sample is encoded by a refit that has not seen it ({n_folds} folds)."
             return Encoded(latents, {**columns, "fold": fold}, (f"the fit uses a label, so {why}",))
     seen = np.ones(len(data), dtype=np.int64)
     return Encoded(estimator.spec.latents(estimator, data), {**columns, "seen": seen}, notes)

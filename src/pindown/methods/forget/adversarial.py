@@ -91,9 +91,7 @@ class History:
         if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
             remedy = "Try more steps (max_iter), or fewer latents."
             if self.held_out_loss is None:
-                remedy = (
-                    "Give `given`, the classes to keep, if they are known; or an encoder, such as networks.skip_mlp."
-                )
+                remedy = "Pass the classes to keep as `given`, if they are known and not given yet, or more samples."
             said += (f"on {probe.n_samples} held-out samples, {probe.verdict} {remedy}",)
         return said
 
