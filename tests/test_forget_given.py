@@ -204,5 +204,5 @@ def test_a_label_may_go_with_quantities_and_with_several_columns():
 
 def test_a_label_that_no_two_rows_share_is_refused():
     X, e, _ = folded(n=300)
-    with pytest.raises(ValueError, match="within every value of given y has one value, or others too rare"):
+    with pytest.raises(ValueError, match="within every class of given, y has one level"):
         bending(2).fit(X, e, given=np.arange(300))

@@ -12,7 +12,7 @@ from torch import nn
 from pindown import _random, networks, theory
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.methods import Forget, InverseDynamics, LatentAction
-from pindown.methods.forget.adversarial import ENERGY_ROWS
+from pindown.methods.forget.adversarial import ENERGY_SAMPLES
 from pindown.methods.latent_action.inverse_dynamics import DynamicsModel, PrincipalAxes
 from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_level
 from pindown.simulate import Bodies
@@ -401,7 +401,7 @@ def test_rare_bodies_are_warned_of():
 
 
 def test_of_a_large_batch_the_first_samples_are_compared_and_all_are_predicted():
-    x, x_next, body = map(torch.as_tensor, tiny(n=ENERGY_ROWS + 400))
+    x, x_next, body = map(torch.as_tensor, tiny(n=ENERGY_SAMPLES + 400))
     with _random.forked(0):
         model = DynamicsModel(
             PrincipalAxes(x, x_next), 2, networks.smooth, networks.smooth, bottleneck=0.0, strength=3.0
@@ -411,7 +411,7 @@ def test_of_a_large_batch_the_first_samples_are_compared_and_all_are_predicted()
         with torch.no_grad():
             return model(x, x_next, body, torch.ones(len(x)), torch.zeros(len(x), 2)).item()
 
-    late = torch.arange(len(x)) >= ENERGY_ROWS
+    late = torch.arange(len(x)) >= ENERGY_SAMPLES
     assert loss(x_next, torch.where(late, 1 - body, body)) == loss(x_next, body)
     assert loss(x_next, torch.where(late, body, body.roll(1))) != loss(x_next, body)
     assert loss(torch.where(late[:, None], x, x_next), body) != loss(x_next, body)

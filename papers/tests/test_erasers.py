@@ -84,7 +84,7 @@ def test_a_row_is_standardised_by_its_own_value():
 
 def test_an_unknown_value_cannot_be_standardised():
     X, e = moved()
-    with pytest.raises(ValueError, match=r"not there in fit: 2\. It knows 0, 1"):
+    with pytest.raises(ValueError, match=r"not there in fit: 2\. Levels of fit: 0, 1"):
         PerValueStandardiser().fit(X, e).transform(X[:1], [2])
 
 

@@ -18,50 +18,50 @@ from pindown.networks import Frame, SkipMLP
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing
 
-AVERAGED_SHARE = 0.25
-"""Share of the steps, the last ones, over which weights are averaged: adversaries circle around their equilibrium."""
+AVERAGED_FRACTION = 0.25
+"""Fraction of the steps, at the end, over which weights are averaged: adversaries oscillate around an equilibrium."""
 
-ENERGY_WEIGHT, OF_PICTURES = 2.0, 10.0
-"""What a unit of the energy distance between values is worth, in nats of the classifier's loss; and of pictures, whose
-encoder can bend further.
+ENERGY_WEIGHT, IMAGE_ENERGY_WEIGHT = 2.0, 10.0
+"""Weight of the energy distance between levels, in nats of the classifier's loss; and for images, whose encoder is more
+flexible.
 
-An encoder can stay ahead of every network it is trained against while neighbours, or trees, still tell values apart."""
+An encoder can fool every network it is trained against while nearest neighbours, or trees, still predict the level."""
 
-ENERGY_ROWS = 1_024
-"""Rows of a batch that are compared pair by pair: the memory grows with their square."""
+ENERGY_SAMPLES = 1_024
+"""Samples of a batch that are compared pairwise: memory grows with their square."""
 
 MAX_LEAK = 0.1
 """Excess of a probe over chance, as a fraction of certainty, from which the fit warns."""
 
 LAST, MEMORISED = 25, 0.5
-"""Last steps that are averaged; and by how much training may beat held-out loss, in units of the loss at chance."""
+"""Number of last steps whose loss is averaged; and the largest gap of held-out to training loss, in units of chance."""
 
 IMPOSSIBLE_SCORE = -1e4
-"""Score of a label that does not go with a row's value of the nuisance."""
+"""Score of a label that does not occur with a sample's level of the nuisance."""
 
 COVARIANCE_WEIGHT = 0.1
-"""Weight of the squared distance between the covariance of the codes and the identity."""
+"""Weight of the squared distance between the covariance of the latents and the identity."""
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """The losses of training, step by step, and what a probe finds afterwards.
+    """The losses of each training step, and the leakage that probes find afterwards.
 
     Attributes
     ----------
     classifier_loss, classifier_accuracy : ndarray of shape (n_iter,)
-        Of the classifier in the loop, all values of the nuisance counting the same.
+        Of the adversarial classifier, with equal weights for all levels of the nuisance.
     chance_loss : float
-        Loss of a classifier that knows nothing. That the curve reaches it proves nothing: this classifier may be weak,
-        or late.
+        Loss of a classifier at chance. Reaching it proves no invariance: the classifier may be too weak, or lag
+        behind.
     reconstruction : ndarray of shape (n_iter,)
         Mean squared error of the decoder, in whitened units.
     probe : Leakage or None
-        What probes find afterwards, trained from scratch on held-out samples. None if there were too few.
+        Leakage by probes that are trained from scratch on held-out samples. None if there were too few.
     held_out_loss : float or None
-        Of the classifier in the loop, at the end, on held-out samples. None without them, or without training.
+        Final loss of the adversarial classifier on held-out samples. None without them, or without training.
     went_back : bool
-        Whether latents stay at their initialisation, since the classifier memorised its samples.
+        Whether latents were reset to their initialisation, since the classifier memorised its samples.
     """
 
     classifier_loss: np.ndarray
@@ -74,18 +74,19 @@ class History:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What is wrong with the latents: a leak, or a classifier that has memorised its samples."""
+        """Reasons to doubt the latents: leakage, or a classifier that has memorised its samples."""
         said: tuple[str, ...] = ()
         if is_memorised(self.classifier_loss, self.held_out_loss, self.chance_loss):
             so = (
                 "latents stay at their initialisation"
                 if self.went_back
-                else "latents hide what other samples do not show"
+                else "latents hide differences that other samples do not have"
             )
             said += (
-                f"the classifier has memorised its samples: its loss is {self.classifier_loss[-LAST:].mean():.3f} "
-                f"there, {self.held_out_loss:.3f} on held-out samples, and {self.chance_loss:.3f} at chance. So {so}. "
-                "Give more samples, fewer latents, or a smaller classifier.",
+                f"the classifier has memorised its training samples: its loss there is "
+                f"{self.classifier_loss[-LAST:].mean():.3f}, {self.held_out_loss:.3f} on held-out "
+                f"samples, and {self.chance_loss:.3f} at chance. So {so}. "
+                "Pass more samples, fewer latents, or a smaller classifier.",
             )
         probe = self.probe
         if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
@@ -97,17 +98,17 @@ class History:
 
 
 def is_memorised(loss: np.ndarray, held_out: float | None, chance: float) -> bool:
-    """Return whether a classifier is much better on its samples than on others, by its losses and that at chance."""
+    """Return whether the held-out loss of a classifier is much larger than its training loss."""
     return held_out is not None and held_out - float(loss[-LAST:].mean()) > MEMORISED * chance
 
 
 class AdversarialObjective(nn.Module):
-    r"""The loss of a batch, whose gradient reaches the encoder with the classifier's part reversed.
+    r"""The adversarial loss of a batch: the encoder receives the classifier's gradient reversed.
 
     .. math:: \min_D L_D, \qquad \min_g L_g, \qquad \min_h L_h, \qquad
               \min_f\; L_g + \lambda\,(L_h + c\,\mathcal E - L_D)
 
-    with :math:`L_D` the cross-entropy of classifier D, :math:`\mathcal E` the energy distance between values, which is
+    with :math:`L_D` the cross-entropy of classifier D, :math:`\mathcal E` the energy distance between levels, which is
     0 where :math:`L_D` is largest, and :math:`L_g` the squared error of decoder g, which is given the nuisance as
     well as the latents; ``worth`` (d, d) weights errors of the whitened data. If there is a given label, :math:`L_h` is
     the cross-entropy of ``label_reader`` h, which predicts it from the latents, with samples weighted by
@@ -136,15 +137,15 @@ class AdversarialObjective(nn.Module):
         label_reader: nn.Module | None,
         label_weights: Tensor,
         max_iter: int,
-        pictures: bool = False,
+        images: bool = False,
     ) -> None:
         super().__init__()
         self.encoder, self.classifier, self.decoder, self.label_reader = encoder, classifier, decoder, label_reader
         self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
-        self.energy_weight = OF_PICTURES if pictures else ENERGY_WEIGHT
+        self.energy_weight = IMAGE_ENERGY_WEIGHT if images else ENERGY_WEIGHT
         self.went_back = False
         self.averaged = nn.ModuleList([copy.deepcopy(encoder), copy.deepcopy(decoder)]).requires_grad_(False)
-        self.first_averaged = int((1 - AVERAGED_SHARE) * max_iter)
+        self.first_averaged = int((1 - AVERAGED_FRACTION) * max_iter)
         self.register_buffer("worth", worth)
         self.register_buffer("label_weights", label_weights)
         self.register_buffer("now", torch.zeros(1, dtype=torch.int64))
@@ -159,7 +160,7 @@ class AdversarialObjective(nn.Module):
         """Return the loss of samples, given the levels of their nuisance, weights, strata and inputs of the decoder."""
         white = self.encoder.preprocess(x)
         z = self.encoder.space(self.encoder.body(white))  # (n, d)
-        # In standard units: else an encoder would fool the classifier by shrinking its codes.
+        # Standardised: otherwise the encoder would fool the classifier by shrinking its latents.
         standard = _standard(z)
         read, accuracy = self.read(reverse_gradient(standard, self.strength), groups, weights, strata)
         kept = z.detach() if self.is_linear else z
@@ -175,8 +176,8 @@ class AdversarialObjective(nn.Module):
 
     def read(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cross-entropy and the accuracy of the classifier, both balanced, averaged over its heads."""
-        beside = [one_hot(strata, self.n_strata).to(z)] if self.n_strata > 1 else []
-        scores = self.classifier(torch.cat([z, *beside], 1)).split(self.sizes, 1)
+        conditions = [one_hot(strata, self.n_strata).to(z)] if self.n_strata > 1 else []
+        scores = self.classifier(torch.cat([z, *conditions], 1)).split(self.sizes, 1)
         losses, right = [], []
         for score, group, weight in zip(scores, groups.T, weights.T, strict=True):
             losses.append((weight * cross_entropy(score, group, reduction="none")).mean())
@@ -184,8 +185,8 @@ class AdversarialObjective(nn.Module):
         return torch.stack(losses).mean(), torch.stack(right).mean()
 
     def energy(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> Tensor:
-        """Return the energy distance between values, averaged over the classifier's heads."""
-        z, groups, weights, strata = (part[:ENERGY_ROWS] for part in (z, groups, weights, strata))
+        """Return the energy distance between levels, averaged over the classifier's heads."""
+        z, groups, weights, strata = (part[:ENERGY_SAMPLES] for part in (z, groups, weights, strata))
         within = strata if self.n_strata > 1 else None
         heads = zip(groups.T, weights.T, strict=True)
         return torch.stack([energy_distance(z, group, weights=weight, within=within) for group, weight in heads]).mean()
@@ -195,7 +196,7 @@ class AdversarialObjective(nn.Module):
         if self.label_reader is None:
             return z.new_zeros(())
         weights = self.label_weights[groups[:, -1]]  # (n, n_strata)
-        # In question are the labels that go with the row's value: to know the value is then no help.
+        # Only labels that occur with the sample's level compete, so that the level does not help to predict the label.
         scores = self.label_reader(z).masked_fill(weights == 0, IMPOSSIBLE_SCORE)
         weight = weights.gather(1, strata[:, None])[:, 0]
         return (weight * cross_entropy(scores, strata, reduction="none")).mean()
@@ -206,7 +207,7 @@ class AdversarialObjective(nn.Module):
 
     @torch.no_grad()
     def rebuilt(self, x: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
-        """Return latents of the averaged encoder and what the averaged decoder makes of them, in whitened units."""
+        """Return latents of the averaged encoder and their reconstruction, in whitened units."""
         encoder, decoder = self.averaged
         z = encoder(x)
         return z, decoder(torch.cat([z, shown.float()], 1))
@@ -219,7 +220,7 @@ class AdversarialObjective(nn.Module):
 
     @torch.no_grad()
     def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], n_samples: int) -> None:
-        """Start the decoder's linear part, if it has one, at the least squares of about so many samples."""
+        """Initialise the decoder's linear part, if it has one, by least squares of about ``n_samples`` samples."""
         linear = self.decoder.linear if isinstance(self.decoder, SkipMLP) else self.decoder
         if not isinstance(linear, nn.Linear):
             return
@@ -230,7 +231,7 @@ class AdversarialObjective(nn.Module):
             white.append(self.encoder.preprocess(x).double())
             n_samples -= len(x)
         gram = torch.cat(inputs).mT @ torch.cat(inputs)
-        # One-hot columns add up to the constant: a trace of a ridge decides between equal solutions.
+        # One-hot columns add up to the constant: a small ridge makes the solution unique.
         gram += 1e-6 * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
         map_back = torch.linalg.solve(gram, torch.cat(inputs).mT @ torch.cat(white)).mT.float()
         linear.weight.copy_(map_back[:, :-1])
@@ -241,10 +242,10 @@ class AdversarialObjective(nn.Module):
     @torch.no_grad()
     def _remember(self, row: Tensor) -> None:
         self.trace.index_copy_(0, self.now, row[None].float())
-        share = 1 / (self.now - self.first_averaged + 1).clamp_min(1).float()  # all of the present, until the last part
+        fraction = 1 / (self.now - self.first_averaged + 1).clamp_min(1).float()  # 1 until averaging starts
         for mean, network in zip(self.averaged, (self.encoder, self.decoder), strict=True):
             for kept, weight in zip(mean.parameters(), network.parameters(), strict=True):
-                kept.lerp_(weight, share)
+                kept.lerp_(weight, fraction)
             for same, buffer in zip(mean.buffers(), network.buffers(), strict=True):
                 same.copy_(buffer)
         self.now.add_(1)
@@ -255,26 +256,26 @@ def _standard(z: Tensor) -> Tensor:
 
 
 def _covariance_error(z: Tensor) -> Tensor:
-    """Return the squared distance of the covariance from the identity, per column: no direction may die."""
+    """Return the squared distance of the covariance from the identity, per latent: it prevents dead latents."""
     centred = z - z.mean(0)
     covariance = centred.mT @ centred / len(z)
     return (covariance - torch.eye(z.shape[1], dtype=z.dtype, device=z.device)).square().sum(1).mean()
 
 
 def history_of(objective: AdversarialObjective, n_iter: int, accumulate: int, **more: Any) -> History:
-    """Return the history of so many steps, each of so many batches."""
+    """Return the history of ``n_iter`` steps, each of ``accumulate`` batches."""
     trace = objective.trace.unflatten(0, (-1, accumulate)).mean(1)[:n_iter]
     loss, accuracy, rebuilt = trace.double().cpu().numpy().T
     return History(loss, accuracy, reconstruction=rebuilt, **more)
 
 
 def coloured(first: Preprocessing) -> Tensor:
-    """Return what undoes a first layer but for its mean: (columns that the network sees, n_features), in float64."""
+    """Return the inverse of a preprocessing without its mean: (inputs of the network, n_features), in float64."""
     return torch.linalg.pinv(first.linear_map) * first.rescaling.scale
 
 
 class Rebuild(nn.Module):
-    """Latents and nuisance to observations: decode, and undo the preprocessing."""
+    """Map latents and nuisance to observations: decode, and undo the preprocessing."""
 
     back: Tensor
     coloured: Tensor
@@ -295,7 +296,7 @@ class Rebuild(nn.Module):
 def orthonormal(encoder: Encoder) -> tuple[Encoder, Tensor]:
     """Return a linear encoder of features in their own units, with orthonormal rows; and the map back to its latents.
 
-    With rows B of whitened data, B Wᵀ = R M: both have the same row space, so what one is invariant to, the other is.
+    With rows B of whitened data, B Wᵀ = R M: both have the same row space, and so the same invariances.
     """
     body, first = encoder.body, encoder.preprocess
     assert isinstance(body, Frame)

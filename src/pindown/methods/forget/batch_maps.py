@@ -1,4 +1,4 @@
-"""Batch-specific maps: what a batch does to each feature, and to clusters of samples, is estimated and undone."""
+"""Batch-specific maps: estimate the effect of a batch on each feature and on clusters of samples, and invert it."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ from pindown.metrics.arrays import Labels, Matrix, largest_positive, mean_by_lab
 from pindown.networks.spectrum import spectrum
 
 MIN_KURTOSIS, MAX_KURTOSIS = 1.5, 30.0
-"""Range of the fourth moments that say how well a spread is known from so many samples."""
+"""Range of the kurtosis, which determines the standard error of an estimated spread."""
 
 MAX_SAMPLES = 20_000
-"""Samples at most that a mixture is fitted to."""
+"""Largest number of samples that a mixture is fitted to."""
 
 ALL_COMPONENTS, MAX_DIMENSION = 30, 100
-"""Features up to which all components are kept; and components at most where features are uncorrelated."""
+"""Number of features up to which all components are kept; and of components at most for uncorrelated features."""
 
 UNCORRELATED, DECREASING = 0.1, 0.9
 """Root mean square of correlations up to which features count as uncorrelated; and rank correlation of their order with
-their spread from which they then are principal components, whose scale is kept."""
+falling spreads from which they count as principal components, whose scale is kept."""
 
 N_REFINEMENTS = 2
-"""Rounds in which features are scaled within clusters, and clusters found again."""
+"""Rounds of scaling features within clusters and of refitting the clusters."""
 
 N_JOINING_STEPS, SCALE_PRIOR = 3, 20.0
-"""Rounds in which a new batch is scaled and clustered; prior samples of one scale for all its features."""
+"""Rounds of scaling and clustering a new batch; and prior samples of one scale for all its features."""
 
 TESTED_SAMPLES, N_SHUFFLES = 2_500, 99
-"""Samples at most by which it is tested whether batches matter; and shuffled labels."""
+"""Largest number of samples of the test of whether batches differ; and number of permutations."""
 
 N_INVERSION_STEPS = 60
 """Damped steps of the fixed-point iteration that inverts a map."""
 
 
 class Effects(NamedTuple):
-    """What each level of the nuisance does to each column: x = shift + scale · (what all levels share)."""
+    """The effect of each level of the nuisance on each feature: x = shift + scale · (signal shared by all levels)."""
 
     shift: np.ndarray  # (levels, d)
     scale: np.ndarray  # (levels, d)
 
 
 def level_effects(x: Matrix, level: Labels, n_levels: int, strata: Labels) -> Effects:
-    r"""Estimate how each level shifts and stretches every column, beside what a given label does.
+    r"""Estimate how each level shifts and scales every feature, adjusted for the effects of a given label.
 
     .. math:: x = s_e (a_c + b_e + \sigma_c \varepsilon)
 
-    with c the given label, so that levels that see other mixtures of labels are not made alike for it. First
-    :math:`\log s_e + \log \sigma_c` by least squares of the logarithms of spreads within cells (c, e), then
-    :math:`a_c + b_e` by least squares of their means. Both are shrunk, each as far as its own rows leave it open:
-    shifts towards none, stretches towards that of the level in all columns (as Johnson, Li and Rabinovic, 2007, do).
-    What comes out standardises what all levels share.
+    with c the given label, so that differences in the composition of levels are kept. First
+    :math:`\log s_e + \log \sigma_c` is fitted by least squares to the log spreads within cells (c, e), then
+    :math:`a_c + b_e` to their means. Both are shrunk according to their standard errors: shifts towards zero, scales
+    towards the mean of the level over all features (as in Johnson, Li and Rabinovic, 2007). The result standardises the
+    shared signal.
 
     Examples
     --------
@@ -86,10 +86,10 @@ def level_effects(x: Matrix, level: Labels, n_levels: int, strata: Labels) -> Ef
     squares = _cell_means(around**2, cell, counts)
     half = np.maximum(counts - 1, 1) / 2  # of the degrees of freedom
     measured = counts > 1
-    # The logarithm of a variance from few rows is too small on average, and this is how much it varies.
+    # Bias and variance of the logarithm of a variance that is estimated from few samples.
     biased, varies = special.digamma(half) - np.log(half), special.polygamma(1, half)
     kurtosis = np.clip((around**4).mean(0), MIN_KURTOSIS, MAX_KURTOSIS)
-    squares = _with_one_more(squares * counts[:, None], 2 * half[:, None], (kurtosis - 1) / 2)
+    squares = _with_prior_sample(squares * counts[:, None], 2 * half[:, None], (kurtosis - 1) / 2)
     logs = 0.5 * (np.log(squares) - biased[:, None])
     stretch, open_ = _least_squares(design[measured], logs[measured], 2 / varies[measured], n_strata)
     stretch = _shrunk(stretch, open_[:, None] * (kurtosis - 1) / 4, towards=stretch.mean(1, keepdims=True))
@@ -105,11 +105,11 @@ def level_effects(x: Matrix, level: Labels, n_levels: int, strata: Labels) -> Ef
     return Effects((shift + even.mean(0)) * np.exp(stretch), scale * np.exp(stretch))
 
 
-def _with_one_more(total: np.ndarray, freedom: np.ndarray, one: np.ndarray) -> np.ndarray:
-    """Return variances (cells, d) from sums of squares, with one more row of the cell's mean over columns in each.
+def _with_prior_sample(total: np.ndarray, freedom: np.ndarray, one: np.ndarray) -> np.ndarray:
+    """Return variances (cells, d) from sums of squares, plus a prior sample with the cell's mean variance.
 
-    A gene that no cell of a rare level expresses has no spread there, and would be stretched without end by it. Where
-    tails are heavy it takes more rows, ``one`` (d,), to tell of a spread as much as one row of a normal law does.
+    Otherwise a gene that no cell of a rare level expresses would have spread zero there, and an unbounded scale. With
+    heavy tails it takes more samples, ``one`` (d,), to determine a spread as well as one Gaussian sample does.
     """
     level = np.maximum((total / freedom).mean(1, keepdims=True), 1e-6)
     return (total + one * level) / (freedom + one)
@@ -124,9 +124,9 @@ def _cell_means(x: np.ndarray, cell: np.ndarray, counts: np.ndarray) -> np.ndarr
 def _least_squares(
     design: np.ndarray, target: np.ndarray, weight: np.ndarray, n_strata: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the effect of each level, (levels, d), and the variance of each in units of that of one row, (levels,).
+    """Return the effect of each level, (levels, d), and its variance relative to that of one sample, (levels,).
 
-    Effects of levels add up to nothing, weighed by rows; those of labels take the rest.
+    The weighted sum of the effects of levels is zero; the effects of labels include the mean.
     """
     root, frequency = np.sqrt(weight)[:, None], weight @ design[:, n_strata:] / weight.sum()
     inverse = np.linalg.pinv(design * root)[n_strata:]
@@ -135,10 +135,10 @@ def _least_squares(
 
 
 def _shrunk(effect: np.ndarray, error: np.ndarray, *, towards: np.ndarray | float) -> np.ndarray:
-    """Move effects (levels, d) of which the error's variance is known towards what columns of a level share.
+    """Shrink effects (levels, d) with known error variance towards the mean of their level over features.
 
-    None is moved by more than its standard error (Efron and Morris, 1972): where few columns have large effects, these
-    would be taken for chance because of the others.
+    No effect moves by more than its standard error (Efron and Morris, 1972). Otherwise a few large effects would be
+    shrunk because most effects are small.
     """
     away = effect - towards
     true = np.maximum((away**2 - error).mean(1, keepdims=True), 0.0)
@@ -148,18 +148,18 @@ def _shrunk(effect: np.ndarray, error: np.ndarray, *, towards: np.ndarray | floa
 
 @dataclass(frozen=True, eq=False)
 class BatchMaps:
-    r"""Latents of samples whose batch is known, and back.
+    r"""Maps from samples of known batch to latents, and back.
 
     .. math:: p = V^\top\, \frac{x - b_e}{s_e}, \qquad z = p - \sum_c P(c \mid p, e)\, (b'_e + \delta_{ec})
 
     Attributes
     ----------
     shift, scale : array (batches, d)
-        :math:`b_e` and :math:`s_e` of each feature; the same for all batches if these do nothing.
+        :math:`b_e` and :math:`s_e` of each feature; equal for all batches if these have no effect.
     basis : array (d, k)
-        V, the leading principal components of what is left.
+        V, the leading principal components of the corrected features.
     mixture : Mixture or None
-        Clusters of samples, and what a batch does to them; None if batches do nothing.
+        Clusters of samples, and the effect of each batch on them; None if batches have no effect.
     """
 
     shift: Matrix
@@ -178,7 +178,7 @@ class BatchMaps:
         return self.mixture is None and bool((self.shift == self.shift[:1]).all())
 
     def encode(self, x: Matrix, batch: Labels) -> Matrix:
-        """Return the latents of samples with these numbers of batches; (n, k)."""
+        """Return the latents of samples, given the indices of their batches; (n, k)."""
         p = self.scaled(x, batch)
         return p if self.mixture is None else p - self.mixture.effects(p, batch)
 
@@ -191,9 +191,9 @@ class BatchMaps:
         return self.shift[batch] + self.scale[batch] * (p @ self.basis.T)
 
     def with_batch(self, x: Matrix) -> BatchMaps:
-        """Return maps that have one more batch, the last, estimated from its samples (n, d); others stay as they are.
+        """Return maps with one more batch, the last, estimated from its samples (n, d); the other maps stay the same.
 
-        Its composition may be another: a cluster is recognised, not a mean.
+        Its composition may differ: clusters are matched, not means.
         """
         number, level = np.full(len(x), len(self.shift)), len(self.shift)
         shift, scale = self.shift.mean(0), np.exp(np.log(self.scale).mean(0))
@@ -240,7 +240,7 @@ class BatchMaps:
         return f"features are shifted and scaled by batch, and so are {self.mixture.n_components} clusters of samples"
 
     def _spread(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the standard deviations of scaled features that clusters with these weights have."""
+        """Return the standard deviations of scaled features for a mixture with these weights."""
         if self.mixture is None or self.basis.shape[0] > self.basis.shape[1]:
             return np.ones(len(self.basis))
         away = self.mixture.means - weights @ self.mixture.means
@@ -262,7 +262,7 @@ def fit_batch_maps(
     labels: Labels | None = None,
     random_state: int = 0,
 ) -> BatchMaps:
-    """Estimate what batches do to samples; nothing, if the likelihood of held-out samples does not show it.
+    """Estimate the effects of batches on samples; none, if the held-out likelihood does not show them.
 
     First each feature is shifted and scaled by batch, then a mixture shifts clusters of samples. Both steps are kept
     only if the held-out likelihood rises.
@@ -272,13 +272,13 @@ def fit_batch_maps(
     x : array (n, d)
         The samples.
     batch : array (n,)
-        Number of each sample's batch.
+        Index of each sample's batch.
     n_batches : int
         Number of batches.
     n_components : int or None
         Number of latents. None: all of up to 30 features, or of principal components; otherwise those above noise.
     labels : array (n,) or None
-        Known classes, which take the place of clusters; −1 where a class is not known.
+        Known classes, which replace clusters; −1 where a class is unknown.
     random_state : int
         Seed.
 
@@ -299,7 +299,7 @@ def fit_batch_maps(
     keeps_scale = are_components(x)
     strata = np.zeros_like(batch) if labels is None or (labels < 0).any() else labels
     found = level_effects(x, batch, n_batches, strata)
-    units = np.exp(np.average(np.log(found.scale), axis=0, weights=weight))  # of what batches share
+    units = np.exp(np.average(np.log(found.scale), axis=0, weights=weight))  # of the signal shared by batches
     scale = found.scale / units if keeps_scale else found.scale
     matters = batch_matters(x, batch, n_batches, np.random.default_rng(random_state))
     if labels is not None and not matters and (labels >= 0).any():  # opposite effects in two classes
@@ -336,7 +336,7 @@ def fit_batch_maps(
 def _refined(
     maps: BatchMaps, x: Matrix, batch: Labels, labels: Labels | None, *, keeps_scale: bool, removes: bool
 ) -> BatchMaps:
-    """Estimate shifts and scales of features again, within clusters: batches may have others in other proportions."""
+    """Estimate shifts and scales of features again, within clusters: their proportions may differ between batches."""
     assert maps.mixture is not None
     cluster = maps.mixture.responsibilities(maps.scaled(x, batch), batch).argmax(1)
     if labels is not None:

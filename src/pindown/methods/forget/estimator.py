@@ -40,7 +40,7 @@ from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.training import Trainer, TrainingDefaults, TrainingLog, optimizers, waiting_cosine
 
 START_SAMPLES = 5_000
-"""Samples, about, from which the decoder's linear path is initialised."""
+"""Approximate number of samples from which the decoder's linear path is initialised."""
 
 
 class Forget(BaseEncoder):
@@ -71,34 +71,34 @@ class Forget(BaseEncoder):
     Parameters
     ----------
     n_components : int or None
-        Number of latents. None takes, of tables, all components of up to 30 features or of principal components, and
-        otherwise those above noise; with an encoder d − dim V, by the numerical rank of the means of the levels (and,
-        if it is linear, of their covariances).
+        Number of latents. None, for tables: all components of up to 30 features or of principal components, otherwise
+        those above noise. None, with an encoder: d − dim V, by the numerical rank of the means of the levels (and, for
+        a linear encoder, of their covariances).
     encoder : callable or None
         None chooses batch-specific maps for tables, and a convolutional encoder for images. Otherwise called as
         ``encoder(n_features, n_components)``; returns a module, which is trained adversarially. An `nn.Linear`, as from
         ``networks.linear``, keeps orthonormal rows: see ``components_``.
     strength : float
-        λ of adversarial training, in nats of the classifier's loss per whitened unit of squared error. 0 hides nothing.
+        λ of adversarial training, in nats of the classifier's loss per whitened unit of squared error. 0 disables it.
     n_bins : int or None
-        None: y holds labels. A number: y holds quantities, which are cut into so many bins with about equally many
-        samples; a decoder is given the quantity itself.
+        None: y holds labels. A number: y holds quantities, which are cut into this many bins with about equally many
+        samples; the decoder receives the quantity itself.
     preprocess : callable
-        What is done to observations before an encoder: see `Contrast`. Of images, 128 leading directions are whitened.
-        With ``preprocess=preprocessing.whiten`` they are laid out as vectors.
+        Preprocessing of observations: see `Contrast`. For images, 128 leading directions are whitened. With
+        ``preprocess=preprocessing.whiten`` images are flattened.
     classifier, decoder : callable
         Called as ``(n_in, n_out)``, return modules. A linear encoder has a linear decoder.
     batch_size, max_iter : int or None, int
-        Samples per step, None takes 512, or all if there are fewer; steps, of which the encoder waits for the first
-        tenth.
+        Samples per step (None: 512, or all if there are fewer); steps. The encoder is not trained in the first tenth of
+        the steps.
     learning_rate : float
-        Of the encoder, at its maximum. The others' is an argument of ``optimizers.rivals``: ``functools.partial(
-        optimizers.rivals, answer_rate=5e-3)``.
+        Of the encoder, at its maximum. That of classifier and decoder is an argument of ``optimizers.rivals``:
+        ``functools.partial(optimizers.rivals, answer_rate=5e-3)``.
     trainer : Trainer
         Weight decay (None: 10,000 / n_samples, at most 2), optimizer (None: `optimizers.rivals`), fraction of the
         samples to hold out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
     device, verbose, random_state : str or None, bool, int or RandomState or None
-        None takes a GPU if there is one; print progress and results, if there is a terminal; seed.
+        Device (None: a GPU if there is one); whether to print progress and results to a terminal; seed.
 
     Attributes
     ----------
@@ -107,23 +107,24 @@ class Forget(BaseEncoder):
     batch_maps_ : BatchMaps or None
         The batch-specific maps; None if an encoder was trained.
     structure_kept_ : StructureKept or None
-        What held-out latents keep of the data within each level: neighbours and variance.
+        Structure of the data within each level that held-out latents keep: neighbours and variance.
     held_out_ : HeldOut or None
         How well the best probe predicts the nuisance from held-out latents. None if there were too few samples.
     history_ : History
         ``classifier_loss``, ``classifier_accuracy``, ``reconstruction`` of each step, ``chance_loss``, and ``probe``,
         a `pindown.metrics.Leakage`.
     n_nuisance_directions_ : tuple of int
-        In how many directions of the data means differ between levels, and in how many more covariances (0 unless the
-        encoder is linear).
+        Number of directions of the data in which means differ between levels, and of further directions in which
+        covariances differ (0 unless the encoder is linear).
     components_ : ndarray of shape (n_components_, n_features)
         Of a linear encoder: rows M, orthonormal where features are in units of their spread; the latents of x are
         M (x − mean).
     chosen_, transport_ : Choice or None, SlicedTransport or None
-        Of images: what was compared on held-out samples; and what gives latents of all levels one distribution.
+        For images: the candidates that were compared on held-out samples; and the transport that gives latents of all
+        levels one distribution.
     encoder_, decoder_, objective_ : torch.nn.Module
         The map for samples of unknown batch; the map from latents and nuisance to x (None if there are batch-specific
-        maps, which have their own inverse); what was minimised.
+        maps, which have their own inverse); the training objective.
     loss_curve_ : ndarray of shape (n_iter_,)
         Sum of the losses, each step. Adversarial losses do not fall; see ``history_``.
     n_iter_ : int
@@ -157,8 +158,8 @@ class Forget(BaseEncoder):
 
     >>> from pindown.metrics import leakage
     >>> from pindown.simulate import Nuisance
-    >>> world = Nuisance.on_sphere(8, 4, 10.0, n_layers=1, random_state=0)
-    >>> train, test = (world.sample(2_000, random_state=s) for s in (1, 2))
+    >>> simulation = Nuisance.on_sphere(8, 4, 10.0, n_layers=1, random_state=0)
+    >>> train, test = (simulation.sample(2_000, random_state=s) for s in (1, 2))
     >>> forget = Forget(encoder=networks.linear, max_iter=200, random_state=0).fit(train.x, train.u)
     >>> forget.n_components_
     5
@@ -170,7 +171,7 @@ class Forget(BaseEncoder):
 
     spec = ForgetSpec()
     training_defaults = TrainingDefaults(optimizer=optimizers.rivals, schedule=waiting_cosine, adversarial=True)
-    encoder: Make | None  # type: ignore[assignment]  # None: chosen by what the data are
+    encoder: Make | None  # type: ignore[assignment]  # None: chosen by the kind of data
     batch_maps_: BatchMaps | None = None
     structure_kept_: StructureKept | None = None
     transport_: SlicedTransport | None = None
@@ -178,7 +179,7 @@ class Forget(BaseEncoder):
     decoder_: Rebuild | None
     columns_: list[Column]
     reader_: NuisanceReader
-    _always_transports: bool = False  # a refit has latents of the kind that the fit chose
+    _always_transports: bool = False  # a refit makes the same choice as the fit
 
     def __init__(
         self,
@@ -215,7 +216,7 @@ class Forget(BaseEncoder):
 
     @property
     def guarantee(self) -> theory.Theorem:
-        """The theorem that applies if the data meet its assumptions."""
+        """The theorem that applies if the data satisfy its assumptions."""
         return theory.FORGET if self._is_linear else theory.FORGET_NONLINEAR
 
     def fit(self, X: DataLike, y: ArrayOrTensor | None = None, given: ArrayOrTensor | None = None) -> Self:
@@ -229,7 +230,7 @@ class Forget(BaseEncoder):
             The nuisance: labels, or quantities (``n_bins``). Of several columns each is removed, and their
             combinations.
         given : array of shape (n_samples,), optional
-            A label that must survive although it depends on the nuisance, such as the cell type. Latents then have no
+            A label to keep although it depends on the nuisance, such as the cell type. Latents then have no
             batch effect *within* each of its classes. In closed form it may be missing (None or NaN) for some samples;
             an encoder is also trained to predict it.
         """
@@ -241,7 +242,7 @@ class Forget(BaseEncoder):
         return self._fit(X, {"nuisance": y, "given": given})
 
     def transform(self, X: DataLike, y: ArrayOrTensor | None = None) -> Encoded:
-        """Encode observations; with their nuisance, by the map of each sample's batch.
+        """Encode observations; with their nuisance, use the map of each sample's batch.
 
         Parameters
         ----------
@@ -289,7 +290,7 @@ class Forget(BaseEncoder):
         return self
 
     def _levels(self, y: Any) -> np.ndarray:
-        """Return the number of each sample's level of the nuisance, or raise; (n,)."""
+        """Return the index of each sample's level of the nuisance, or raise; (n,)."""
         table = as_table(y, len(y))
         if table.shape[1] != len(self.columns_):
             raise ValueError(f"Forget: y must have {len(self.columns_)} column(s), as in fit, got {table.shape[1]}.")
@@ -298,9 +299,9 @@ class Forget(BaseEncoder):
         return numbers[:, 0] if one_map or numbers.shape[1] == 1 else self.reader_.combined(numbers)
 
     def inverse_transform(self, Z: ArrayOrTensor, y: ArrayOrTensor) -> Encoded:
-        """Rebuild observations from latents and the nuisance of each; what latents do not hold is at its mean.
+        """Rebuild observations from latents and the nuisance of each sample; dropped components are at their mean.
 
-        With one reference batch for all samples these are corrected features. That a latent means the same in two
+        With one reference batch for all samples, the result is corrected features. That a latent means the same in two
         batches is an assumption of the mixture; no theorem says so.
         """
         check_is_fitted(self)
@@ -342,7 +343,7 @@ class Forget(BaseEncoder):
         with _random.forked(0):
             try:
                 return isinstance(self.encoder(getattr(self, "n_features_in_", 2), 1), nn.Linear)
-            except Exception:  # `built` says what is wrong with it
+            except Exception:  # `built` raises with the reason
                 return False
 
     def _check_parameters(self) -> None:
@@ -364,8 +365,8 @@ class Forget(BaseEncoder):
         images = is_image(first.shape_in)
         if images and n_components is None:
             raise ValueError(
-                "Forget: n_components must be given for images: their directions are no count of what varies in "
-                "them. Pass the number of latents besides the nuisance, such as Forget(4)."
+                "Forget: n_components is required for images, since it cannot be estimated from their directions. "
+                "Pass the number of latents besides the nuisance, such as Forget(4)."
             )
         request = Request(
             n_components,

@@ -1,4 +1,4 @@
-"""`Forget` of images: closed forms read their leading directions, and the encoder convolves the images themselves."""
+"""`Forget` for images: closed forms use their leading directions, and the encoder convolves the images."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pindown.networks import SkipMLP, linear
 from pindown.networks.images import halving, widths_for
 from pindown.networks.preprocessing import Preprocess, Preprocessing, whiten
 
-BALANCE, FAINTEST = 0.25, 1e-6
-"""Directions of images are divided by this power of their variance, so that their weight is the square root of their
-standard deviation; and the smallest variance, relative to the largest, that is divided by."""
+BALANCE, MIN_VARIANCE = 0.25, 1e-6
+"""Power of their variance by which directions of images are divided: their weight is the square root of their standard
+deviation. And the smallest variance to divide by, relative to the largest."""
 
 whitened: Preprocess = partial(whiten, n_components=128)
-"""Preprocessing of images where closed forms need vectors: their leading directions at unit variance."""
+"""Preprocessing of images for closed forms: their leading directions at unit variance."""
 
 
 def spreads(first: Preprocessing) -> NDArray[np.float64]:
@@ -67,7 +67,7 @@ def worth_rebuilding(white: NDArray[Any], spread: NDArray[np.float64], level: ND
     residual = white - (sums / np.maximum(np.bincount(level), 1)[:, None])[level]
     pixels = residual * spread
     variances, directions = np.linalg.eigh(pixels.T @ pixels / len(pixels))
-    roots = np.maximum(variances, FAINTEST * variances.max()) ** -BALANCE
+    roots = np.maximum(variances, MIN_VARIANCE * variances.max()) ** -BALANCE
     worth: NDArray[np.float64] = spread[:, None] * (directions * roots) @ directions.T
     return worth / np.sqrt(((residual @ worth) ** 2).mean())
 

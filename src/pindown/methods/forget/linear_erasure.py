@@ -1,4 +1,4 @@
-"""Linear erasure: the directions of the data in which levels differ, by means or covariances, and the rest.
+"""Linear erasure: project off the directions of the data in which the means or covariances of levels differ.
 
 Closed forms of the theorem: a linear embedding has one mean in all levels if and only if its rows are orthogonal to the
 span V of the differences of their means.
@@ -24,24 +24,24 @@ from pindown.metrics.dependence import Grouping, complement, mean_differences
 from pindown.saving import Saves
 
 N_SHUFFLES, DEVIATIONS = 20, 6.0
-"""Covariances differ in a direction if by more than with shuffled labels: by the mean and so many deviations."""
+"""Number of permutations; and standard deviations above their mean from which covariances differ in a direction."""
 
 MEANS_WEIGHT = 30.0
 """Weight of a difference of means relative to one of covariances, both of whitened latents.
 
-With less, latents of clusters contain directions in which means differ; with much more, the covariances of groups
-whose means hardly differ are ignored."""
+With a smaller weight, latents of clusters contain directions in which means differ. With a much larger one, the
+covariances of groups with similar means are ignored."""
 
 N_STARTS, MAX_FEATURES = 20, 64
-"""Random initialisations of the moment-matched projection; and features beyond which it is not worth its time."""
+"""Random initialisations of the moment-matched projection; and number of features beyond which it is too slow."""
 
 
 class LinearErasure(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Project off the differences of the means of all levels of a nuisance: the theorem's closed form.
 
     Under vMF clusters :math:`E[\tilde a \mid e] = A_d(\kappa)\, v_e`, so that the differences of means span V, and the
-    latents are M (x − mean), with orthonormal rows M of the complement of V. Nothing is trained. What levels differ in
-    besides means stays.
+    latents are M (x − mean), with orthonormal rows M of the complement of V. Nothing is trained.
+    Other differences between levels stay.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class LinearErasure(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     mean_: Matrix
 
     def fit(self, X: ArrayOrTensor, y: ArrayOrTensor | None = None) -> Self:
-        """Find V: X of shape (n_samples, n_features), y the nuisance, labels in one column or several."""
+        """Estimate V from X (n_samples, n_features) and the nuisance y, labels in one column or several."""
         X = self._validated(X, reset=True)
         columns, kinds = read_columns(from_torch(y), len(X), None)
         nuisance = assemble(columns, kinds, np.zeros(len(X), dtype=np.int64))
@@ -71,7 +71,7 @@ class LinearErasure(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         found = np.zeros((0, X.shape[1]))
         for grouping in nuisance.groupings():
             rest = complement(found)
-            # Every difference counts, noise or not: a level of 1 rejects no direction.
+            # Every difference is projected off, significant or not: a level of 1 rejects no direction.
             found = np.vstack([found, mean_differences((X - self.mean_) @ rest.T, grouping, level=1.0) @ rest])
         self.components_ = complement(found[: X.shape[1] - 1])
         return self
@@ -103,8 +103,8 @@ class Directions:
     """An orthonormal basis (d, d) in rows: first those in which groups differ most; then the rest."""
 
     basis: Matrix
-    n_means: int  # in so many of them means differ,
-    n_spreads: int  # and in so many more spreads
+    n_means: int  # number of directions in which means differ
+    n_spreads: int  # number of further directions in which covariances differ
 
     @property
     def n_blind(self) -> int:
@@ -112,9 +112,9 @@ class Directions:
         return len(self.basis) - self.n_means - self.n_spreads
 
     def as_seen_after(self, change: Matrix) -> Directions:
-        """Return the same directions where each row b has become ``change`` (d, d) times b, orthonormal again."""
+        """Return the directions after each row b is mapped to ``change`` (d, d) times b, orthonormalised."""
         differing = len(self.basis) - self.n_blind
-        # The blind first, then those that differ least: QR keeps the span of any first few.
+        # Blind directions first, then those that differ least: QR keeps the span of the first k rows for every k.
         flag = np.vstack([self.basis[differing:], self.basis[:differing][::-1]])
         rows = np.linalg.qr(change @ flag.T).Q.T
         return Directions(np.vstack([rows[self.n_blind :][::-1], rows[: self.n_blind]]), self.n_means, self.n_spreads)
@@ -133,19 +133,18 @@ def directions(
 
     A linear embedding M x has the same mean in all groups if and only if M is orthogonal to the span V of differences
     of group means; and then the same covariance if it also is orthogonal to the ranges of differences of covariances.
-    How many directions that are is decided by Bartlett's test of the dimension of V, and for covariances by comparison
-    with shuffled labels.
+    Bartlett's test chooses the dimension of V; permutations choose the number of directions for covariances.
 
     Parameters
     ----------
     x : array (n, d)
         The data, whitened.
     groupings : sequence of Grouping
-        Each is compared in turn, in what the ones before have left.
+        Compared in turn, each in the complement of the directions found before.
     spreads : bool
         Whether to compare covariances, too.
     size : array (d, m)
-        Row j has what a unit of direction j is worth: blind directions are ordered by it, the largest first.
+        Row j is the effect of a unit of direction j in X: blind directions are ordered by its size, largest first.
     rng : Generator
         Shuffles labels.
     """
@@ -163,12 +162,12 @@ def directions(
 
 
 def covariance_differences(x: Matrix, grouping: Grouping, rng: np.random.Generator) -> Matrix:
-    r"""Return an orthonormal basis, in rows, of the differences of group covariances that are more than noise; (r, d).
+    r"""Return an orthonormal basis, in rows, of the significant differences of group covariances; (r, d).
 
     If x = A (z, w) where w depends on the group, and z neither on the group nor on w, then
     :math:`\Sigma_e - \bar\Sigma = A\,\mathrm{diag}(0, D_e) A^\top`: the ranges of these differences span the columns
-    of A that carry w. The rank is found one direction at a time: the largest singular value in what the directions
-    before have left is compared with those of shuffled labels.
+    of A that carry w. The rank is found one direction at a time: the largest singular value in the complement
+    of the directions found before is compared with those of shuffled labels.
 
     Examples
     --------
@@ -206,14 +205,14 @@ def moment_matched_projection(
               + \lVert M(\Sigma_e - \bar\Sigma) M^\top \rVert^2 \Bigr]
               + \lVert M \bar\Sigma M^\top - I \rVert^2
 
-    where a bar is the mean over the groups of a stratum. The last part keeps every latent from collapsing within
-    groups. By quasi-Newton steps from ``start`` (k, d) and from random rows. If groups have too few samples for their
-    covariances, or data too many features, it is ``start``.
+    where a bar is the mean over the groups of a stratum. The last term prevents latents from collapsing within groups.
+    L-BFGS minimises it from ``start`` (k, d) and from random initialisations. If groups have too few samples for their
+    covariances, or the data too many features, ``start`` is returned.
 
     Examples
     --------
-    Two groups in three dimensions, flat in one of two of them; the third is as wide, and the same in both. A plane that
-    contains it and halves the right angle between the others shows both groups alike:
+    Two groups in three dimensions: each has a small spread along one of the first two axes. In the plane of the third
+    axis and the bisector of the first two, both groups have the same covariance:
 
     >>> rng = np.random.default_rng(0)
     >>> group = np.arange(2000) % 2

@@ -1,6 +1,6 @@
 """A mixture model of batches: components are shared, their weights differ between batches, batch effects are removed.
 
-A difference in composition is explained by the weights and stays; what a batch does to all samples, or to those of one
+The weights explain differences in composition, which are kept. A batch's effect on all samples, or on those of one
 component, is removed.
 """
 
@@ -20,31 +20,31 @@ Vector = NDArray[np.float64]
 Array3 = NDArray[np.float64]
 
 SAMPLES_PER_COMPONENT, MAX_COMPONENTS = 50, 20
-"""Samples that a component needs, and components at most."""
+"""Samples per component, and largest number of components."""
 
 COMPOSITION = 0.3
-"""Prior samples of the common composition in each batch, as a fraction of its samples."""
+"""Number of prior samples of the common composition in each batch, as a fraction of its samples."""
 
 MIN_PRIOR, MAX_PRIOR = 10.0, 1e4
-"""Range of the prior samples (of no shift) of a component's own shift in a batch; estimated within it."""
+"""Range of the number of prior samples (of no shift) of a component's own shift in a batch; estimated within it."""
 
 SHIFT_PRIOR = 3.0
-"""Prior samples (of no shift, with the variance of all) of a batch's shift."""
+"""Number of prior samples (of no shift, with the total variance) of a batch's shift."""
 
 VARIANCE_PRIOR = 20.0
-"""Prior samples of the pooled variance in each component."""
+"""Number of prior samples of the pooled variance in each component."""
 
 N_ITER, TOLERANCE = 30, 1e-3
-"""EM steps at most, and the gain in mean log-likelihood that ends them."""
+"""Largest number of EM steps, and the gain in mean log-likelihood below which they stop."""
 
 ERRORS = 2.0
 """Standard errors by which a batch effect must raise the held-out log-likelihood to be removed."""
 
 TRIMMED = 0.05
-"""Fraction of the held-out samples that is left out at each end: a few outliers do not choose a model."""
+"""Fraction of the held-out samples that is trimmed at each end, so that outliers do not decide the model selection."""
 
 SELECTION_SAMPLES = 2_500
-"""Samples at most from which a model is selected."""
+"""Largest number of samples for model selection."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class Mixture:
         return joint / joint.sum(1, keepdims=True)
 
     def effects(self, x: Matrix, batch: Labels) -> Matrix:
-        r"""Return what a sample's batch adds to it, :math:`b_e + E[\delta_{ec} \mid x, e]`; (n, d)."""
+        r"""Return the batch effect of each sample, :math:`b_e + E[\delta_{ec} \mid x, e]`; (n, d)."""
         responsibility, result = self.responsibilities(x, batch), self.shifts[batch]
         for level in np.unique(batch):
             own = batch == level
@@ -116,28 +116,29 @@ def fit_mixture(
     labels: Labels | None = None,
     random_state: int = 0,
 ) -> Mixture:
-    """Fit a mixture by expectation-maximisation, from the components that k-means finds.
+    """Fit a mixture by expectation-maximisation, initialised by k-means.
 
     Parameters
     ----------
     x : array (n, d)
         The samples, along axes in which components have about diagonal covariances.
     batch : array (n,)
-        Number of each sample's batch.
+        Index of each sample's batch.
     start : array (batches, d)
-        Shifts of batches at the start.
+        Initial shifts of batches.
     n_components : int
         Number of components.
     removes : bool
         Whether batches shift samples. False: they differ in composition only.
     labels : array (n,) or None
-        The component of each sample, −1 where it is not known.
+        The component of each sample, −1 where it is unknown.
     random_state : int
         Seed of k-means.
 
     Examples
     --------
-    Two clusters, in proportions 4 : 1 and 1 : 4, and a second batch that is shifted. Means are 2.4 too far apart:
+    Two clusters, in proportions 4 : 1 and 1 : 4, and a second batch that is shifted. The mixture estimates the shift,
+    although the composition moves the means of batches by 2.4 more:
 
     >>> rng = np.random.default_rng(0)
     >>> batch = np.arange(1_000) % 2
@@ -156,7 +157,7 @@ def fit_mixture(
 
 
 def refit_mixture(found: Mixture, x: Matrix, batch: Labels, *, labels: Labels | None = None) -> Mixture:
-    """Fit a mixture to other samples, from the components that it has."""
+    """Fit a mixture to other samples, initialised at the components of ``found``."""
     return mixture_from(x, batch, found.responsibilities(x, batch), found.shifts, labels=labels)
 
 
@@ -169,7 +170,7 @@ def mixture_from(
     removes: bool = True,
     labels: Labels | None = None,
 ) -> Mixture:
-    """Fit a mixture from these responsibilities and shifts of batches; −1 for a label that is not known."""
+    """Fit a mixture, initialised at responsibilities and shifts of batches; −1 marks an unknown label."""
     known = None if labels is None else labels >= 0
     if labels is not None and known is not None:
         responsibility = responsibility.copy()
@@ -178,7 +179,7 @@ def mixture_from(
 
 
 def joined(found: Mixture, x: Matrix, n_iter: int = N_ITER) -> tuple[Vector, Matrix, Vector]:
-    """Return the shift (d,), offsets (components, d) and weights of a new batch of a mixture that stays as it is."""
+    """Return the shift (d,), offsets (components, d) and weights of a new batch; the mixture itself is fixed."""
     start = x.mean(0) - found.weights.mean(0) @ found.means
     candidates = []
     for shift in (start, 0 * start):
@@ -200,19 +201,19 @@ def joined(found: Mixture, x: Matrix, n_iter: int = N_ITER) -> tuple[Vector, Mat
 
 
 def selected_start(x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, random_state: int = 0) -> Matrix | None:
-    """Return the shifts to start from; or None, if batches shift no clusters.
+    """Return the initial shifts; None if batches shift no clusters.
 
-    Compared are mixtures in which batches differ in composition only, and mixtures with shifts from two starts, by the
-    likelihood of a fifth of the samples, held out.
+    The held-out likelihood of a fifth of the samples compares mixtures in which batches differ in composition only, and
+    mixtures with shifts from two initialisations.
 
     Parameters
     ----------
     x : array (n, d)
         The samples, each batch centred.
     batch : array (n,)
-        Number of each sample's batch.
+        Index of each sample's batch.
     apart : array (batches, d)
-        How far apart the batches were before.
+        Shifts of the batches before they were centred.
     matters : bool
         Whether features are known to differ between batches. Then shifts of clusters are removed unless the likelihood
         falls by two standard errors; otherwise only if it rises by as much.
@@ -228,7 +229,7 @@ def selected_start(x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, ra
         found = fit_mixture(x[used], batch[used], start, min(n, len(used)), removes=removes, random_state=random_state)
         return found.log_likelihood(x[held], batch[held])
 
-    start, few = 0 * apart, -(-most // 4)  # with many components most shifts are as likely
+    start, few = 0 * apart, -(-most // 4)  # with many components most shifts are equally likely
     if apart.any() and few > 1 and _clearly(score(-apart, few) - score(start, few), ERRORS):
         start = -apart
     gain = score(start, most) - score(0 * apart, most, removes=False)
@@ -236,12 +237,12 @@ def selected_start(x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, ra
 
 
 def _clearly(difference: Vector, errors: float) -> bool:
-    """Return whether the mean difference is larger than so many standard errors."""
+    """Return whether the mean difference exceeds ``errors`` standard errors."""
     return bool(trim_mean(difference, TRIMMED) > errors * difference.std() / np.sqrt(len(difference)))
 
 
 def number_of_components(n_samples: int) -> int:
-    """Return the number of components for so many samples.
+    """Return the number of components for a number of samples.
 
     Examples
     --------
@@ -263,7 +264,7 @@ def _nearest_class(x: Matrix, labels: Labels, n: int) -> Labels:
 def _maximised(
     x: Matrix, batch: Labels, responsibility: Matrix, shift: Matrix, removes: bool, known: Mask | None
 ) -> Mixture:
-    """Alternate the two steps of EM; the components of known samples stay as they are."""
+    """Alternate the E and M steps; the components of labelled samples are fixed."""
     fixed = None if known is None else responsibility[known].copy()
     n_batches, size = len(shift), np.bincount(batch, minlength=len(shift)).astype(np.float64)
     prior, total = np.full(x.shape[1], MAX_PRIOR), x.var(0).clip(1e-300)
@@ -319,8 +320,8 @@ def _shifted(
 ) -> tuple[Matrix, Array3, Vector]:
     r"""Return shifts of batches, offsets of components within them, and the prior of the latter, by dimension.
 
-    Means of cells have the variance S (1/n + 1/prior), so that every batch of many samples counts alike. The prior is
-    S over the variance of offsets, by moments.
+    The mean of a component in a batch has the variance S (1/n + 1/prior), so large batches have about equal weights.
+    The prior is S over the variance of offsets, by the method of moments.
     """
     count = n[:, :, None]
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Reading a nuisance: labels or quantities, one column or several, perhaps within the values of a label."""
+"""Encode a nuisance: labels or quantities, in one column or several, optionally within the classes of a label."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from pindown.data.labels import numbered, read_labels
 from pindown.metrics.dependence import Grouping
 from pindown.simulate.process import placed
 
-MIN_ROWS = 3
-"""Rows of a value below which nothing of it can be learned, let alone forgotten."""
+MIN_LEVEL_SAMPLES = 3
+"""Samples that a level needs to be used for training."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a nuisance: the values of a label, or the mean and spread of a quantity and where it is cut."""
+    """One column of a nuisance: the levels of a label, or the mean, spread and bin edges of a quantity."""
 
-    values: np.ndarray  # of a label: sorted; of a quantity: the inner edges of its bins
+    values: np.ndarray  # sorted levels of a label; inner bin edges of a quantity
     centre: float = 0.0
     spread: float = 0.0  # 0 for a label
 
     @property
     def is_label(self) -> bool:
-        """Whether values are names rather than amounts."""
+        """Whether the column holds labels rather than a quantity."""
         return self.spread == 0
 
     def numbers(self, column: np.ndarray) -> np.ndarray:
-        """Return the number of each row's value, or of its bin; (n,)."""
+        """Return the index of each sample's level, or of its bin; (n,)."""
         if not self.is_label:
             return np.searchsorted(self.values, column, side="right")
         number = np.searchsorted(self.values, column)
@@ -44,21 +44,21 @@ class Column:
         if not np.all(known):
             unseen = np.unique(np.asarray(column)[~known])
             raise ValueError(
-                f"Forget: y has value(s) that were not there in fit: {', '.join(map(str, unseen[:5]))}. "
-                f"It knows {', '.join(map(str, self.values[:5]))}{', …' if len(self.values) > 5 else ''}. Rows of "
-                "other values are encoded without y, by the one map that all values share."
+                f"Forget: y has level(s) that were not there in fit: {', '.join(map(str, unseen[:5]))}. Levels of fit: "
+                f"{', '.join(map(str, self.values[:5]))}{', …' if len(self.values) > 5 else ''}. Encode samples of "
+                "other levels without y, by the map that all levels share."
             )
         return number
 
     def seen(self, column: np.ndarray) -> np.ndarray:
-        """Return what a decoder is shown of it: one-hot, or the quantity in standard units; (n, k)."""
+        """Return the input of the decoder: one-hot levels, or the quantity in standard units; (n, k)."""
         if self.is_label:
             return np.eye(len(self.values), dtype=np.float32)[self.numbers(column)]
         return ((column.astype(float) - self.centre) / self.spread).astype(np.float32)[:, None]
 
 
 def read_columns(y: Any, n_samples: int, n_bins: int | None) -> tuple[list[np.ndarray], list[Column]]:
-    """Split y into columns, and say of each what it is: labels if n_bins is None, else quantities."""
+    """Split y into columns, and describe each: labels if n_bins is None, otherwise quantities."""
     table = as_table(y, n_samples)
     columns = [table[:, j] for j in range(table.shape[1])]
     columns = [np.array(c.tolist()) if c.dtype.kind == "O" and not _mixed(c) else c for c in columns]
@@ -66,14 +66,14 @@ def read_columns(y: Any, n_samples: int, n_bins: int | None) -> tuple[list[np.nd
 
 
 def as_table(y: Any, n_samples: int) -> np.ndarray:
-    """Return y as (n, k), or say what is wrong with its shape."""
+    """Return y as (n, k), or raise if its shape is wrong."""
     if y is None:
         raise ValueError(
-            "Forget: this estimator requires y to be passed, but the target y is None. It is the nuisance: the value "
-            "of each row that is to be forgotten."
+            "Forget: this estimator requires y to be passed, but the target y is None. Pass the "
+            "nuisance of each sample, such as its batch."
         )
     if isinstance(y, list | tuple) and any(isinstance(v, str) for v in y):
-        y = np.asarray(y, dtype=object)  # numpy would make text of the numbers
+        y = np.asarray(y, dtype=object)  # numpy would turn the numbers into text
     table = np.asarray(y)
     if table.ndim not in (1, 2) or table.size == 0:
         raise ValueError(f"Forget: y (the nuisance) must have shape (n,) or (n, columns), got {table.shape}.")
@@ -108,65 +108,67 @@ def _mixed(column: np.ndarray) -> bool:
 def _column(column: np.ndarray, n_bins: int | None) -> Column:
     values, _, counts = numbered(column, "y", "nuisance value")
     if column.dtype.kind == "f" and not np.isfinite(column).all():
-        raise ValueError("Forget: y (the nuisance) contains infinity. Leave these rows out.")
+        raise ValueError("Forget: y (the nuisance) contains infinity. Leave these samples out.")
     if len(values) == 1:
         raise ValueError(
-            f"Forget: y has one value only, {values[0]}, in 1 class: there is nothing to forget. Were the rows "
-            "filtered by it? Give rows of at least two values."
+            f"Forget: y has one level only, {values[0]} (1 class), so there is nothing to remove. Were the samples "
+            "filtered by it? Pass samples of at least two levels."
         )
     if n_bins is not None:
         if column.dtype.kind not in "buif":
             raise ValueError(
-                f"Forget: n_bins={n_bins} makes y a quantity, but it holds text such as '{column[0]}'. Leave it out."
+                f"Forget: n_bins={n_bins} makes y a quantity, but it holds text such as '{column[0]}'. "
+                "Leave n_bins out."
             )
         edges = np.unique(np.quantile(column, np.linspace(0, 1, n_bins + 1)[1:-1]))
         return Column(edges, float(column.mean()), float(column.std()))
     if column.dtype.kind == "f" and (column != column.round()).any():
         raise ValueError(
-            "Unknown label type: continuous. Forget: y (the nuisance) has fractions. If it is a quantity say so by "
-            "n_bins=8; if its values are names, turn them into text."
+            "Unknown label type: continuous. Forget: y (the nuisance) has fractions. If it is a quantity, pass "
+            "n_bins=8. If its values are names, turn them into text."
         )
-    if counts.max() < MIN_ROWS:
+    if counts.max() < MIN_LEVEL_SAMPLES:
         raise ValueError(
-            f"Forget: no value of y has {MIN_ROWS} rows: with {len(values)} values in {len(column)} rows it names rows "
-            "rather than groups of them. If it is a quantity say so by n_bins=8."
+            f"Forget: no level of y has {MIN_LEVEL_SAMPLES} samples. With {len(values)} levels in {len(column)} "
+            "samples, y names samples rather than groups of them. If it is a quantity, pass n_bins=8."
         )
     return Column(values)
 
 
 @dataclass(frozen=True)
 class NuisanceTable:
-    """A nuisance, sample by sample: what a classifier predicts, and what each sample counts.
+    """The nuisance of each sample: the targets of a classifier, and the weights of samples.
 
-    A classifier has a head for each column, and for all of them together if there are several; ``groups`` has the
-    number of a row's value for each head, ``weights`` what the row counts there. Within a stratum, a value of the given
-    label, all values count the same; rows of values that are too rare, or alone in their stratum, count nothing.
+    A classifier has one head per column, and one for the combination of columns if there are several. ``groups`` holds
+    the index of a sample's level for each head, ``weights`` its weight there. A stratum is a class of the given label.
+    Within a stratum all levels have the same total weight. Samples of levels that are too rare, or alone in their
+    stratum, have weight zero.
     """
 
     groups: np.ndarray  # (n, heads) int64
     weights: np.ndarray  # (n, heads) float32
     strata: np.ndarray  # (n,) int64
-    shown: np.ndarray  # (n, k) float32, what the decoder sees of it
-    sizes: tuple[int, ...]  # values of each head
+    shown: np.ndarray  # (n, k) float32, input of the decoder
+    sizes: tuple[int, ...]  # number of levels of each head
 
     @property
     def n_strata(self) -> int:
-        """Number of values of the given label; 1 if there is none."""
+        """Number of classes of the given label; 1 if there is none."""
         return int(self.strata.max()) + 1
 
     @property
     def n_rare(self) -> int:
-        """Number of rows that count nothing for some column."""
+        """Number of samples that have weight zero for some column."""
         return int((self.weights[:, : len(self.sizes)] == 0).sum(0).max())
 
     def refuse_identical(self) -> None:
-        """Raise if no two values can be compared in any stratum."""
+        """Raise if no two levels can be compared in any stratum."""
         if not self.weights.any():
             if self.n_strata == 1:
-                raise ValueError("Forget: y has one common value, and others too rare to compare. Merge rare values.")
+                raise ValueError("Forget: all levels of y but one are too rare to compare. Merge rare levels.")
             raise ValueError(
-                "Forget: within every value of given y has one value, or others too rare, so that hiding y would hide "
-                "given, and nothing can be compared. Collect rows that cross them. To forget both, leave given out."
+                "Forget: within every class of given, y has one level (others are too rare), so y cannot be removed "
+                "without given. Collect samples that cross them. To remove both, leave given out."
             )
 
     def groupings(self) -> list[Grouping]:
@@ -178,10 +180,10 @@ class NuisanceTable:
         ]
 
     def label_weights(self) -> np.ndarray:
-        """Return what a row counts where its given label is told, by its value and its stratum; (values, n_strata).
+        """Return the weight of a sample in predictions of its given label, by level and stratum; (levels, n_strata).
 
-        Of each value (of all columns together) the labels it goes with count the same. Among these the nuisance tells
-        nothing of the label, so that telling the one is no reason to tell the other.
+        Within each level (of all columns together) the labels that occur with it have the same total weight. So the
+        nuisance does not predict the label, and latents that predict the label need not hold the nuisance.
         """
         value = self.groups[:, -1]
         table = np.zeros((self.sizes[-1], self.n_strata), dtype=np.float32)
@@ -189,16 +191,16 @@ class NuisanceTable:
         return table
 
     def take(self, rows: np.ndarray) -> NuisanceTable:
-        """Return these rows."""
+        """Return these samples."""
         return NuisanceTable(self.groups[rows], self.weights[rows], self.strata[rows], self.shown[rows], self.sizes)
 
     def chance_loss(self) -> float:
-        """Return the loss of a classifier that knows nothing: the mean over heads of log(values in the stratum)."""
+        """Return the loss of a classifier at chance: the mean over heads of log(levels in the stratum)."""
         return float(np.mean([_chance(g.labels, g.strata) for g in self.groupings()]))
 
 
 def assemble(columns: Sequence[np.ndarray], kinds: Sequence[Column], strata: np.ndarray) -> NuisanceTable:
-    """Give numbers to the values of all columns and to their combinations, and weigh the rows."""
+    """Index the levels of all columns and their combinations, and weight the samples."""
     numbers = [kind.numbers(column) for kind, column in zip(kinds, columns, strict=True)]
     if len(numbers) > 1:
         numbers.append(np.unique(np.stack(numbers, 1), axis=0, return_inverse=True)[1].reshape(-1))
@@ -212,18 +214,18 @@ def assemble(columns: Sequence[np.ndarray], kinds: Sequence[Column], strata: np.
 
 
 def balanced(labels: np.ndarray, strata: np.ndarray) -> np.ndarray:
-    """Return weights of mean 1 with which all values of a stratum count the same, and a stratum as its rows do; (n,).
+    """Return weights of mean 1: equal totals for levels of a stratum, and strata in proportion to their size; (n,).
 
     Examples
     --------
-    Of nine rows six have one value; the other stratum has but one value, and tells nothing:
+    One stratum has six samples of one level and three of another. The other stratum has one level only, and no weight:
 
     >>> balanced(np.array([0] * 6 + [1] * 6), np.array([0] * 9 + [1] * 3)).tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0]
     """
     kinds, cell, counts = np.unique(np.stack([strata, labels], 1), axis=0, return_inverse=True, return_counts=True)
     cell = cell.reshape(-1)
-    common = counts >= MIN_ROWS
+    common = counts >= MIN_LEVEL_SAMPLES
     stratum = kinds[:, 0]
     n_values = np.bincount(stratum, common)[stratum]
     rows = np.bincount(stratum, counts * common)[stratum]
@@ -240,16 +242,16 @@ def _chance(labels: np.ndarray, strata: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class NuisanceReader:
-    """Turns side variables of any rows into what a game is about, as `assemble` did with those that were looked at."""
+    """Encode the nuisance of new samples with the levels and weights that `assemble` found in the data summary."""
 
     kinds: tuple[Column, ...]
     labels: np.ndarray  # of the given label, sorted; one if there is none
-    combinations: np.ndarray  # of the numbers of all columns, (n, columns), sorted
-    tables: tuple[np.ndarray, ...]  # of each head: what a row counts, (n_strata, values)
+    combinations: np.ndarray  # level indices of all columns, (n, columns), sorted
+    tables: tuple[np.ndarray, ...]  # weights for each head, (n_strata, levels)
 
     @classmethod
     def of(cls, nuisance: NuisanceTable, kinds: Sequence[Column], given: Any, strata: np.ndarray) -> NuisanceReader:
-        """Take names and weights from rows that were looked at."""
+        """Take levels and weights from the samples of the data summary."""
         labels = np.zeros(1) if given is None or (strata < 0).any() else np.unique(given)
         tables = []
         for head, size in enumerate(nuisance.sizes):
@@ -260,7 +262,7 @@ class NuisanceReader:
         return cls(tuple(kinds), labels, seen, tuple(tables))
 
     def read(self, side: Any, given: Any) -> tuple[Any, ...]:
-        """Return groups, weights, strata, and what a decoder is shown, of rows with these values."""
+        """Return groups, weights, strata and decoder inputs of samples with these levels."""
         table = as_table(side, len(side))
         numbers = [kind.numbers(column) for kind, column in zip(self.kinds, table.T, strict=True)]
         if len(numbers) > 1:
@@ -275,24 +277,27 @@ class NuisanceReader:
         return torch.as_tensor(self.tables[0])
 
     def read_numbers(self, u: Tensor, label: Tensor | None) -> tuple[Tensor, ...]:
-        """Return the same of a world's values, which are numbers already; waits for no device."""
+        """Return the same for a simulation, whose levels are indices already; without synchronising the device."""
         strata = torch.zeros_like(u) if label is None else label
         weights = placed(self._first_table, u.device)[strata, u][:, None]
         return u[:, None], weights, strata, one_hot(u, len(self.kinds[0].values)).float()
 
     def combined(self, numbers: np.ndarray) -> np.ndarray:
-        """Return one number for the values of all columns, (n, columns) → (n,); or say that rows go together anew."""
+        """Return the index of each combination of levels, (n, columns) → (n,); raise if it was not there in fit."""
         place = {tuple(row): k for k, row in enumerate(self.combinations.tolist())}
         found = [place.get(tuple(row), -1) for row in numbers.tolist()]
         if min(found) < 0:
             raise ValueError(
-                "Forget: y has a combination of values that was not there in the rows that fit looked at. Rows of such "
-                "are encoded without y, by the one map that all values share."
+                "Forget: y has a combination of levels that was not there in fit. Encode its samples without y, by "
+                "the map that all levels share."
             )
         return np.array(found)
 
     def _strata(self, given: np.ndarray) -> np.ndarray:
         number = np.minimum(np.searchsorted(self.labels, given), len(self.labels) - 1)
         if (self.labels[number] != given).any():
-            raise ValueError("Forget: given has a label that was not there in the rows looked at first.")
+            raise ValueError(
+                "Forget: given has a label that was not there in the samples of the data summary. Leave its "
+                "samples out."
+            )
         return number

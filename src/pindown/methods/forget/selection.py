@@ -1,4 +1,4 @@
-"""What adversarial training leaves: probes of held-out samples, and a transport of the latents of images."""
+"""Evaluate adversarial training: probes of held-out samples, and a transport of the latents of images."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from pindown.networks.encoder import Encoder, encode
 from pindown.training import TrainingLog
 
 PROBE_NAMES = ("linear", "quadratic", "network")
-"""Families of probes after a fit: the cheap ones."""
+"""Families of probes after a fit: the fast ones."""
 
 QUICK_PROBES = ("linear", "quadratic")
-"""Families of probes of closed forms, which hide nothing from a quadratic probe that a network would find."""
+"""Families of probes of closed forms: what a quadratic probe does not find there, a network does not find."""
 
 WITH_TREES = (*PROBE_NAMES, "boosting")
-"""Of images one more: a flexible encoder fools networks where trees still see the nuisance."""
+"""Families of probes of images: boosted trees, too, since a flexible encoder may fool networks only."""
 
 MAX_PROBED = 4_000
-"""Samples that probes are given, half of them to learn from."""
+"""Largest number of samples for probes; half of them train the probes."""
 
 TRANSPORT_SAMPLES = 100_000
-"""Samples, about, that a transport is fitted to; all, if there are fewer."""
+"""Approximate number of samples that a transport is fitted to; all, if there are fewer."""
 
 ONE_MAP, TRANSPORTED = "one map for all levels", "one map, then a transport per level"
-"""Latents of images that are compared: without the nuisance, and given it."""
+"""Names of the candidates for latents of images: encoded without the nuisance, and with it."""
 
 Minimise = Callable[..., TrainingLog]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Latents that could be kept: what probes find of the nuisance, and the explained variance."""
+    """Candidate latents: leakage of the nuisance, and explained variance."""
 
     name: str
     leak: Leakage | None
     explained: float
 
     def hides_as_much_as(self, other: Candidate) -> bool:
-        """Return whether probes find no more than in another, up to sampling errors."""
+        """Return whether probes find no more leakage than in another candidate, up to sampling error."""
         if self.leak is None or other.leak is None:
             return False
         return self.leak.excess < other.leak.excess + detectable(self.leak.n_samples, self.leak.chance)
@@ -67,7 +67,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The latents that are kept, and all that were compared."""
+    """The chosen latents, and all candidates."""
 
     kept: Candidate
     compared: tuple[Candidate, ...]
@@ -80,7 +80,7 @@ class Choice:
 
 
 def detectable(n_samples: int, chance: float) -> float:
-    """Return the excess over chance that probes of so many samples, half to learn from, can show.
+    """Return the smallest excess over chance that probes of ``n_samples`` samples, half of them for training, detect.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def detectable(n_samples: int, chance: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutSamples:
-    """Samples that were held out of training, to be probed afterwards."""
+    """Validation set: samples that are not used for training, and probed afterwards."""
 
     x: np.ndarray
     nuisance: NuisanceTable
@@ -106,17 +106,17 @@ class HeldOutSamples:
 
     @property
     def level(self) -> np.ndarray:
-        """The number of each sample's level, of all columns together."""
+        """The index of each sample's level, of all columns together."""
         return self.nuisance.groups[:, -1]
 
     def probe(self, latents: np.ndarray, seed: int, names: Sequence[str] = PROBE_NAMES) -> Leakage | None:
-        """Predict the nuisance from their latents; None if too few samples can be compared."""
+        """Measure how well probes predict the nuisance from latents; None if there are too few samples."""
         return probe_nuisance(
             latents, self.nuisance, is_given=self.is_given, groups=self.groups, seed=seed, names=names
         )
 
     def explained_within(self, objective: AdversarialObjective) -> float:
-        """Return the explained fraction of the variance within levels, of what is worth rebuilding."""
+        """Return the fraction of the (weighted) variance within levels that the reconstruction explains."""
         white = objective.encoder.preprocess(next(objective.on_device(self.x)))
         level = torch.as_tensor(self.level).to(white.device)
         missed = objective.rebuilt(*objective.on_device(self.x, self.nuisance.shown))[1] - white
@@ -132,7 +132,7 @@ class HeldOutSamples:
         return encode(encoder, next(objective.on_device(self.x))).cpu().numpy()
 
     def classifier_loss(self, objective: AdversarialObjective) -> float | None:
-        """Return the loss of the classifier that was trained; None if there are no samples."""
+        """Return the loss of the adversarial classifier; None if there are no samples."""
         nuisance = self.nuisance
         if not len(self.x) or not nuisance.weights.any():
             return None
@@ -150,14 +150,14 @@ def probe_nuisance(
     seed: int,
     names: Sequence[str] = PROBE_NAMES,
 ) -> Leakage | None:
-    """Predict the nuisance from latents, by probes of half of the samples; None if samples are too few."""
+    """Measure how well probes predict the nuisance from latents; None if there are too few samples."""
     heads = nuisance.groups
     levels = heads[:, 0] if heads.shape[1] == 1 else heads
     return _probe(latents, levels, nuisance.strata if is_given else None, groups, seed, names)
 
 
 def probe_label(latents: np.ndarray, nuisance: NuisanceTable, groups: np.ndarray | None, seed: int) -> Leakage | None:
-    """Predict the given label from latents, within levels of the nuisance; None if samples are too few."""
+    """Measure how well probes predict the given label within levels; None if there are too few samples."""
     return _probe(latents, nuisance.strata, nuisance.groups[:, -1], groups, seed, PROBE_NAMES)
 
 
@@ -174,7 +174,7 @@ def _probe(
             given=given,
             continuous=False,
             probes=[probe for probe in PROBES if probe.name in names],
-            # Two seeds, as a network with a bad initialisation may see nothing.
+            # Two seeds: a network with a bad initialisation may find nothing.
             effort=Effort(n_seeds=2, n_permutations=199, max_samples=MAX_PROBED),
             random_state=seed,
         )
@@ -183,7 +183,7 @@ def _probe(
 
 
 class LinearMap(nn.Module):
-    """What stands in the place of an objective where nothing is trained: the map for samples of unknown batch."""
+    """The objective of a closed form, which is not trained: the map for samples of unknown batch."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -193,9 +193,9 @@ class LinearMap(nn.Module):
 def minimised(
     objective: nn.Module, minimise: Minimise, held_out: HeldOutSamples, chance: float, seed: int
 ) -> TrainingLog:
-    """Train; linear latents return to their initialisation if the classifier has memorised its samples.
+    """Train; reset linear latents to their initialisation if the classifier has memorised its samples.
 
-    They start at a closed form, which other samples bear out; what they hide from such a classifier others do not show.
+    The initialisation is a closed form that generalises. Latents trained against an overfit classifier do not.
     """
     if not (isinstance(objective, AdversarialObjective) and objective.is_linear):
         return minimise(objective, seed)
@@ -217,7 +217,7 @@ def transported(
     *,
     always: bool,
 ) -> tuple[Choice, SlicedTransport | None]:
-    """Fit a transport of the latents; None if the best probe of held-out samples finds clearly more after it."""
+    """Fit a transport of the latents; None if the best probe finds clearly more leakage after it."""
     wanted = TRANSPORT_SAMPLES if n_samples is None else min(TRANSPORT_SAMPLES, n_samples)
     latents: list[Tensor] = []
     levels: list[Tensor] = []
@@ -247,7 +247,7 @@ def history(
     seed: int,
     steps: tuple[int, int],
 ) -> History:
-    """Return the history of training, of so many steps of so many batches; of a closed form, one step."""
+    """Return the history of training, for ``steps`` = (steps, batches per step); one step for a closed form."""
     if not isinstance(objective, AdversarialObjective):
         loss = chance - (0.0 if probe is None else math.log(2) * probe.bits)
         accuracy = math.nan if probe is None else probe.worst
@@ -261,7 +261,7 @@ def history(
 
 
 def held_out_score(probe: Leakage | None, n_folds: int, n_steps: int) -> HeldOut | None:
-    """Return the score of the best probe on held-out samples; None if too few could be compared."""
+    """Return the score of the best probe on held-out samples; None if there were too few."""
     if probe is None:
         return None
     name = f"{probe.measure} of the best probe of the nuisance"

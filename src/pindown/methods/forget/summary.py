@@ -1,4 +1,4 @@
-"""What `Forget` knows of the data before training: the nuisance, batch-specific maps or where training starts."""
+"""Summarise data before `Forget` is trained: the nuisance, batch-specific maps or the initialisation."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spaces import Reals
 from pindown.simulate import Process
 
-CLOSED_FORM_ROWS, CLOSED_FORM_NUMBERS = 50_000, 20_000_000
-"""Rows from which means and covariances of the start are taken; of wide ones, as many as have so many numbers."""
+CLOSED_FORM_SAMPLES, CLOSED_FORM_VALUES = 50_000, 20_000_000
+"""Largest number of samples for means and covariances; and, for wide data, of values (samples × features)."""
 
-FEWEST_HELD_OUT, MOST_HELD_OUT = 200, 4_000
-"""Rows held out for the probe: of fewer than 2,000 these many or a quarter, and never more than the second."""
+MIN_HELD_OUT, MAX_HELD_OUT = 200, 4_000
+"""Smallest validation set for the probe, at most a quarter of the samples; and the largest."""
 
-LEAST_QUARTER = 50
-"""Rows held out below which nothing can be read from them, and none are."""
+MIN_PROBED = 50
+"""Size of the validation set below which probes are not informative, and no samples are held out."""
 
-MOST_HELD_OUT_OF_LINEAR = 500
-"""The most for a linear encoder, which cannot learn rows by heart, but whose angles miss every row it does not see."""
+MAX_HELD_OUT_LINEAR = 500
+"""Largest validation set for a linear encoder, which hardly overfits and needs samples for its directions."""
 
 MIN_SPREAD = 1e-3
-"""Spread of whitened data along a direction up to which they do not vary along it: no code can hold it."""
+"""Standard deviation of whitened data along a direction up to which the direction counts as constant."""
 
-SHOWN = 0.01
-"""p-value up to which rows show a given label: one coin toss in a hundred is taken for one that they show."""
+LABEL_P_VALUE = 0.01
+"""p-value up to which a probe shows that the given label can be predicted from held-out samples."""
 
 RIDGE = 1e-3
-"""What weights of the map for rows of unknown value cost, relative to a direction of unit variance."""
+"""Ridge penalty of the map for samples of unknown level, relative to a direction of unit variance."""
 
 NUISANCE_WEIGHT = 0.01
-"""Weight of the decoder's error in directions in which means differ: latents are to be spent on the others.
+"""Weight of the decoder's error in directions in which means differ, so that latents represent the other directions.
 
-With equal weights latents also hold how a sample deviates, along these directions, from the mean of its level. That
-can be hidden, too, and takes the place of what the nuisance does not touch."""
+With equal weights latents also hold how a sample deviates, along these directions, from the mean of its level, and
+leave less capacity for variation that does not depend on the nuisance."""
 
 N_FOLDS = 3
 """Folds by which the leakage of batch-specific maps is measured."""
@@ -69,19 +69,19 @@ MIN_PER_LEVEL = 10
 
 @dataclass(frozen=True)
 class Request:
-    """What of its parameters an estimator summarises data by."""
+    """The parameters of an estimator that the data summary depends on."""
 
     n_components: int | None
     n_bins: int | None
     validation_fraction: float
     closed_form: bool  # whether batch-specific maps are fitted, and nothing is trained
-    linear: bool  # whether the encoder is
-    spreads: np.ndarray | None = None  # of images: how much they vary along each direction; None: all the same
+    linear: bool  # whether the encoder is linear
+    spreads: np.ndarray | None = None  # standard deviations of images along whitened directions; None: equal
 
 
 @dataclass(frozen=True, eq=False)
 class BatchMapFit:
-    """Batch-specific maps, the map for samples of unknown batch, and what both tests find in held-out samples."""
+    """Batch-specific maps, the map for samples of unknown batch, leakage and structure of held-out samples."""
 
     maps: BatchMaps
     unknown: Encoder
@@ -90,7 +90,7 @@ class BatchMapFit:
 
 
 class Initialisation(NamedTuple):
-    """The nuisance, the directions of whitened data that depend on it, the rows of the first latents, the whitening."""
+    """The nuisance, the directions of whitened data that depend on it, the initial linear encoder, the whitening."""
 
     nuisance: NuisanceTable
     found: Directions
@@ -121,17 +121,17 @@ class Initialisation(NamedTuple):
             built("Forget", "decoder", networks.linear if linear else decoder, n_shown, encoder.n_features),
             sizes=nuisance.sizes,
             n_strata=nuisance.n_strata,
-            # Nothing opposes the classifier of linear latents, so that the strength does not matter.
+            # The decoder sends linear latents no gradient, so the strength does not matter.
             strength=float(strength > 0) if linear else strength,
             worth=torch.as_tensor(worth, dtype=torch.float32),
             label_reader=networks.linear(n_components, n_strata) if self.predicts_label else None,
             label_weights=torch.as_tensor(nuisance.label_weights()),
             max_iter=max_iter,
-            pictures=is_image(encoder.preprocess.shape_in),
+            images=is_image(encoder.preprocess.shape_in),
         )
 
     def _initialise(self, encoder: Encoder, linear: bool) -> np.ndarray:
-        """Start the encoder's linear part, if it has one; return what of its data is worth rebuilding, (d, d)."""
+        """Initialise the encoder's linear part, if it has one; return the weights of reconstruction errors, (d, d)."""
         change = np.linalg.pinv(encoder.preprocess.linear_map.numpy()) @ self.matrix
         found = self.found.as_seen_after(change)
         start = torch.as_tensor(found.keep(len(self.rows)) if linear else self.rows @ change.T).float()
@@ -146,15 +146,15 @@ class Initialisation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NuisanceSummary(DataSummary):
-    """What `Forget` knows before training: directions that depend on the nuisance, where to start, held-out samples.
+    """Data summary of `Forget`: directions that depend on the nuisance, the initialisation, held-out samples.
 
-    If there are ``maps``, nothing is trained.
+    With ``maps`` nothing is trained.
     """
 
     n_nuisance_directions: tuple[int, int] = field(kw_only=True)
     note: str = field(kw_only=True)
     reader: NuisanceReader = field(kw_only=True)
-    by_number: bool = field(kw_only=True)  # whether samples come with the numbers of their levels
+    by_number: bool = field(kw_only=True)  # whether samples come with the indices of their levels
     initialisation: Initialisation = field(kw_only=True)
     held_out: HeldOutSamples = field(kw_only=True)
     maps: BatchMapFit | None = field(default=None, kw_only=True)
@@ -162,7 +162,7 @@ class NuisanceSummary(DataSummary):
 
     @property
     def can_transport(self) -> bool:
-        """Whether latents are to have one distribution, and samples would show it: not with a given label."""
+        """Whether a transport of the latents can be fitted and tested: not with a given label."""
         nuisance = self.initialisation.nuisance
         second = np.sort(np.bincount(nuisance.groups[:, -1]))[-2]
         return nuisance.n_strata == 1 and self.held_out.n_samples > 0 and int(second) >= MIN_SAMPLES
@@ -182,7 +182,7 @@ def summarize(inputs: TrainingInput, first: Preprocessing, seed: int, request: R
     nuisance.refuse_identical()
     rng = np.random.default_rng(seed % 2**63)
     held, used = (np.arange(0), np.arange(len(data))) if request.closed_form else _divided(inputs, rng, request)
-    most = min(CLOSED_FORM_ROWS, max(2_000, CLOSED_FORM_NUMBERS // math.prod(first.shape_in)))
+    most = min(CLOSED_FORM_SAMPLES, max(2_000, CLOSED_FORM_VALUES // math.prod(first.shape_in)))
     rows = used[rng.permutation(len(used))[:most]]
     x = np.asarray(data.X[rows])
     white = first(torch.as_tensor(x)).double().numpy()
@@ -229,7 +229,7 @@ def _cross_fitted(
 ) -> tuple[BatchMaps, Leakage | None, StructureKept]:
     """Fit batch-specific maps, and test each third of the samples with maps that were estimated from the others.
 
-    Leakage is that within known classes or within clusters, since batches may have others in other proportions.
+    Leakage is measured within known classes or clusters, since their proportions may differ between batches.
     """
     batch, n_batches = nuisance.groups[:, -1], nuisance.sizes[-1]
     maps = fit_batch_maps(x, batch, n_batches, n_components=n_components, labels=labels, random_state=seed % 2**32)
@@ -243,7 +243,9 @@ def _cross_fitted(
         rest, held = fold != part, fold == part
         other = refit_batch_maps(maps, x[rest], batch[rest], labels=None if labels is None else labels[rest])
         latents[held] = other.encode(x[held], batch[held])
-    if labels is None and maps.mixture is not None:  # proportions of clusters may differ: within them nothing should
+    if (
+        labels is None and maps.mixture is not None
+    ):  # proportions of clusters may differ; samples within a cluster may not
         nuisance = replace(nuisance, strata=maps.clusters(x, batch))
     within = labels is not None or maps.mixture is not None
     leak = probe_nuisance(latents, nuisance, is_given=within, groups=groups, seed=seed, names=QUICK_PROBES)
@@ -255,29 +257,29 @@ def _of_maps(fit: BatchMapFit, nuisance: NuisanceTable) -> tuple[str, ...]:
     messages: tuple[str, ...] = ()
     if fit.structure.n_samples and fit.structure.is_empty:
         messages += (
-            f"next to nothing of the data is left: {fit.structure}. Ask for more latents (n_components), or see "
+            f"next to nothing of the data is left: {fit.structure}. Increase n_components, or check "
             "whether X varies within levels of the nuisance.",
         )
     sizes = np.bincount(nuisance.groups[:, -1])
     if len(sizes) > MIN_PER_LEVEL and np.median(sizes) < MIN_PER_LEVEL:
         messages += (
-            f"y has {len(sizes)} levels with {np.median(sizes):.0f} samples each (median): too few to estimate what "
-            "each does. Is it the batch, or does it name samples? Merge levels, or pass another column.",
+            f"y has {len(sizes)} levels with {np.median(sizes):.0f} samples each (median): too few to estimate the "
+            "effect of each. Is y the batch, or does it name samples? Merge levels, or pass another column.",
         )
     return messages
 
 
 def _divided(inputs: TrainingInput, rng: np.random.Generator, request: Request) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of samples to hold out and of those to learn from, in order."""
+    """Return the indices of held-out samples and, sorted, of training samples."""
     n, groups = len(inputs.data), inputs.data.groups
     order = rng.permutation(n)
-    # Samples of a simulation cost nothing; the first ones of a stream are trained on later.
+    # A simulation draws new samples for training; a stream repeats its first ones.
     fraction = (
         request.validation_fraction if inputs.source is None else float(isinstance(inputs.source, GeneratorSource)) / 2
     )
-    n_held = min(int(fraction * n), MOST_HELD_OUT_OF_LINEAR if request.linear else MOST_HELD_OUT)
-    n_held = max(n_held, min(FEWEST_HELD_OUT, n // 4)) if fraction else 0
-    n_held = n_held if n_held >= LEAST_QUARTER else 0
+    n_held = min(int(fraction * n), MAX_HELD_OUT_LINEAR if request.linear else MAX_HELD_OUT)
+    n_held = max(n_held, min(MIN_HELD_OUT, n // 4)) if fraction else 0
+    n_held = n_held if n_held >= MIN_PROBED else 0
     if groups is not None:  # whole groups, in the order in which one of their samples comes first
         number = np.unique(groups, return_inverse=True)[1].reshape(-1)
         place = np.full(number.max() + 1, n)
@@ -293,8 +295,8 @@ def _of_rare(nuisance: NuisanceTable, *, closed_form: bool) -> tuple[str, ...]:
         return ()
     if closed_form:
         return (
-            f"{n_rare} samples belong to levels of y that are rare, or that occur alone with their given label: what "
-            "these levels do is estimated from few samples, and shrunk towards nothing. Merge rare levels.",
+            f"{n_rare} samples belong to levels of y that are rare, or that occur alone with their given label: the "
+            "effects of these levels are estimated from few samples, and shrunk towards zero. Merge rare levels.",
         )
     return (
         f"{n_rare} samples belong to levels of y that are too rare, or that occur alone with their given label: they "
@@ -303,30 +305,30 @@ def _of_rare(nuisance: NuisanceTable, *, closed_form: bool) -> tuple[str, ...]:
 
 
 def _of_blocks(nuisance: NuisanceTable) -> tuple[str, ...]:
-    """Return a warning if labels and levels form blocks, between which they cannot be separated."""
+    """Return a warning if labels and levels form blocks, between which their effects cannot be separated."""
     joint = np.zeros((nuisance.n_strata, nuisance.sizes[-1]), dtype=bool)
     joint[nuisance.strata, nuisance.groups[:, -1]] = True
     n_blocks = connected_components(joint @ joint.T)[0]  # of labels that share a level
     if n_blocks == 1:
         return ()
     return (
-        f"given and y fall into {n_blocks} blocks without a common level: between these, no sample shows what the "
-        "label does and what the nuisance does. Collect samples that cross them.",
+        f"given and y fall into {n_blocks} blocks without a common level: between blocks, the effects of "
+        "the label and of the nuisance cannot be separated. Collect samples that cross them.",
     )
 
 
 def _of_label(shown: Any) -> tuple[str, ...]:
-    if shown is None or shown.p_value <= SHOWN:
+    if shown is None or shown.p_value <= LABEL_P_VALUE:
         return ()
     return (
-        f"held-out samples do not show the given label: the best probe of {shown.n_used} samples has "
-        f"{shown.worst:.2f}, chance is {shown.chance:.2f} (p = {shown.p_value:.2g}). So latents need not predict "
-        "it, and nothing may be claimed of it.",
+        f"held-out samples do not show the given label: the best probe of {shown.n_used} samples scores "
+        f"{shown.worst:.2f} (chance {shown.chance:.2f}, p = {shown.p_value:.2g}). So latents are not trained to "
+        "predict it, and no claim about it is supported. Check given, or leave it out.",
     )
 
 
 def fixed_map(first: Preprocessing, white: np.ndarray, latents: np.ndarray, found: Directions) -> Encoder:
-    """Return the linear map for samples of unknown batch: nearest to the latents, without differences of means."""
+    """Return the linear map for samples of unknown batch: ridge regression of latents without differences of means."""
     rows = found.basis[found.n_means :] if found.n_blind else found.basis
     shown = white @ rows.T
     shown, target = shown - shown.mean(0), latents - latents.mean(0)
@@ -340,11 +342,11 @@ def fixed_map(first: Preprocessing, white: np.ndarray, latents: np.ndarray, foun
 def _with_start(
     summary: NuisanceSummary, white: np.ndarray, groupings: list[Grouping], request: Request, predicts_label: bool
 ) -> NuisanceSummary:
-    """Count the latents of one map for all levels, and return where training starts."""
+    """Choose the number of latents of one map for all levels, and initialise the encoder."""
     start = summary.initialisation
     n_components, note, doubts = _counted(start.found, white, start.nuisance, request, predicts_label)
     rows = start.found.keep(n_components)
-    # Matched rows beyond the invariant ones would be next to zero, and a label must be predictable from the start.
+    # Matched rows beyond the invariant ones would be near zero, and the initial latents must predict the label.
     if not request.linear and (not predicts_label or n_components <= start.found.n_blind):
         rows = moment_matched_projection(white, groupings, rows, np.random.default_rng(0))
     start = start._replace(rows=rows)
@@ -368,18 +370,18 @@ def _counted(
         if n <= blind:
             return n, "", ()
         doubt = (
-            f"n_components={n} is more than the {blind} invariant directions there are: in {differing}. Linear latents "
-            "beyond these must leak, and no theorem covers others. Ask for fewer, or leave it out."
+            f"n_components={n} is more than the {blind} invariant directions of the data: in {differing}. Linear "
+            "latents beyond these leak, and no theorem covers others. Decrease n_components, or leave it out."
         )
         return n, "", (doubt,)
-    # A linear probe separates labels by one latent less; these can be invariant even if no direction is.
+    # A linear probe separates k labels with k − 1 latents; these can be invariant even if no direction is.
     n_labels = int(nuisance.label_weights().any(0).sum()) if predicts_label else 1
     n = max(1, blind, min(d, n_labels - 1))
     if n <= blind:
         return n, f"{n} latents, since in {differing}.", ()
     few = f"only {blind} direction(s) do not show" if blind else "every direction shows"
     doubt = (
-        f"{few} the nuisance: in {differing}. {n} latent(s) are kept, those that differ least, and no theorem says "
-        "that they can be invariant. Join levels of y, or give n_components."
+        f"{few} the nuisance: in {differing}. {n} latent(s) are kept, those that differ least, and no theorem covers "
+        "their invariance. Merge levels of y, or pass n_components."
     )
     return n, "", (doubt,)

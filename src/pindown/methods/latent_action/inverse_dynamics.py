@@ -22,7 +22,7 @@ from pindown.data.data import Data, from_torch
 from pindown.data.splits import Split, divided
 from pindown.errors import InputError, warn
 from pindown.losses import energy_distance
-from pindown.methods.forget.adversarial import ENERGY_ROWS
+from pindown.methods.forget.adversarial import ENERGY_SAMPLES
 from pindown.methods.held_out import HeldOut
 from pindown.methods.inputs import ArrayOrTensor, Encoded
 from pindown.methods.latent_action.transitions import (
@@ -127,7 +127,7 @@ class DynamicsModel(nn.Module):
         if self.strength:
             # In standard units: otherwise shrinking the latents would lower the distance.
             standardised = (action - action.mean(0)) / (action.std(0, correction=0) + 1e-6)
-            some, body, weight = (part[:ENERGY_ROWS] for part in (standardised, body, weight))
+            some, body, weight = (part[:ENERGY_SAMPLES] for part in (standardised, body, weight))
             loss = loss + self.strength * energy_distance(some, body, weights=weight)
         if self.bottleneck:
             factor, log_diagonal = self.noise(here)

@@ -16,7 +16,7 @@ from torch import Tensor
 from pindown.data.data import as_array, from_torch
 from pindown.data.labels import Numbered, as_numbers, is_quantity, numbered
 from pindown.errors import InputError
-from pindown.methods.forget.nuisance import MIN_ROWS
+from pindown.methods.forget.nuisance import MIN_LEVEL_SAMPLES
 from pindown.methods.inputs import CHANNELS
 from pindown.metrics.arrays import Labels, Mask, Matrix
 
@@ -101,11 +101,11 @@ def read_bodies(body: ArrayLike, n_samples: int) -> Numbered:
     found = numbered(column, "body", "body")
     if is_quantity(column) or (column.dtype.kind == "f" and not np.isfinite(column).all()):
         raise InputError("body", "body has fractions or infinity, so it is no label. Cut it into a few bins.")
-    if len(found.counts) > 1 and (found.counts.max() < MIN_ROWS or 2 * (found.counts == 1).sum() > n_samples):
+    if len(found.counts) > 1 and (found.counts.max() < MIN_LEVEL_SAMPLES or 2 * (found.counts == 1).sum() > n_samples):
         raise InputError(
             "body",
-            f"body has {len(found.counts)} levels in {n_samples} transitions, most of them in fewer than {MIN_ROWS}. "
-            "Give all transitions of a body one label.",
+            f"body has {len(found.counts)} levels in {n_samples} transitions, most of them in fewer than "
+            f"{MIN_LEVEL_SAMPLES}. Give all transitions of a body one label.",
         )
     return found
 
