@@ -10,7 +10,7 @@ from torch import nn
 
 from pindown import Forget, networks, theory
 from pindown.losses import reverse_gradient
-from pindown.methods.forget.adversarial import ENERGY_WEIGHT, OF_PICTURES
+from pindown.methods.forget.adversarial import ENERGY_WEIGHT, IMAGE_ENERGY_WEIGHT
 from pindown.methods.forget.linear_erasure import moment_matched_projection
 from pindown.metrics.dependence import Grouping
 from pindown.networks import Frame, nearest_frame
@@ -133,7 +133,7 @@ def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
     )
 
 
-@pytest.mark.parametrize(("shape", "weight"), [((12,), ENERGY_WEIGHT), ((3, 2, 2), OF_PICTURES)])
+@pytest.mark.parametrize(("shape", "weight"), [((12,), ENERGY_WEIGHT), ((3, 2, 2), IMAGE_ENERGY_WEIGHT)])
 def test_of_pictures_the_energy_distance_counts_more(shape, weight):
     rows = normal(60, 12).reshape(60, *shape)
     options = {"encoder": networks.skip_mlp, "device": "cpu", "verbose": False, "random_state": 0}

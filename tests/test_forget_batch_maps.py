@@ -347,7 +347,7 @@ def test_annotated_data_are_refused_with_what_to_pass():
 def test_a_classifier_that_memorised_its_samples_is_named():
     curve = np.full(100, 0.025)
     memorised = History(curve, curve, 1.1, curve, None, held_out_loss=3.0)
-    assert "memorised its samples: its loss is 0.025 there, 3.000 on held-out samples" in memorised.doubts[0]
+    assert "memorised its training samples: its loss there is 0.025, 3.000 on held-out samples" in memorised.doubts[0]
     assert History(np.full(100, 1.0), curve, 1.1, curve, None, held_out_loss=1.2).doubts == ()
 
 
