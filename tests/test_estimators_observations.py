@@ -104,7 +104,7 @@ def test_a_nuisance_is_forgotten_in_images_as_they_are(tmp_path):
     np.testing.assert_allclose(from_source.transform(images), codes, atol=1e-4)
     named = Forget(2, encoder=networks.convolutional, **QUICK).fit(images, side)  # as the default of pictures is
     np.testing.assert_array_equal(named.transform(images), codes)
-    with pytest.raises(ValueError, match=r"n_components must be given for images.*such as Forget\(4\)"):
+    with pytest.raises(ValueError, match="n_components"):
         Forget(**QUICK).fit(images, side)
 
 
