@@ -25,7 +25,8 @@ from torch import Tensor
 
 from pindown import networks, theory
 from pindown._random import generator
-from pindown.auditing.checks import Outcome, Verdict, after, before, conditions
+from pindown.auditing.checks import after, before, conditions
+from pindown.auditing.checks.verdict import Outcome, Verdict
 from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.networks.spaces import Box, Reals
 from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, Sample, Structured, in_hyperplane

@@ -18,7 +18,7 @@ from _measure import save
 from pindown_papers._minilm import extract
 
 from pindown import Data, Sparse
-from pindown.auditing import checks
+from pindown.auditing.checks.dictionaries import samples_for_atoms
 from pindown.data import as_source
 from pindown.metrics import dead_fraction
 from pindown.networks.gates import TopK
@@ -35,7 +35,7 @@ def fit(folder: str, n_codes: int, n_seeds: int, n_steps: int, batch_size: int) 
     took = time.perf_counter() - start
     found, codes = sparse.agreement(rows), sparse.transform_sparse(rows)
     print(found)
-    enough = checks.samples_for_atoms(len(rows), n_codes, rows.shape[1])
+    enough = samples_for_atoms(len(rows), n_codes, rows.shape[1])
     row = {
         "tokens": len(rows),
         "columns": rows.shape[1],

@@ -22,7 +22,7 @@ from noise_bands import PAGE
 from sklearn.metrics import roc_auc_score
 
 from pindown import Dictionary
-from pindown.auditing.checks import distinct_latents, structure_kept
+from pindown.auditing.checks.encoders import distinct_latents, structure_kept
 from pindown.metrics import mcc
 from pindown.networks.folding import find_folding
 from pindown.simulate import Structured

@@ -9,7 +9,9 @@ import torch
 from pindown import networks, theory
 from pindown.auditing import checks
 from pindown.auditing.checks import arrays, conditions
-from pindown.auditing.checks.verdict import Estimate, at_least, at_most, estimate
+from pindown.auditing.checks.encoders import live_latents
+from pindown.auditing.checks.samples import enough_levels
+from pindown.auditing.checks.verdict import Estimate, at_least, at_most, estimate, unchecked
 from pindown.errors import InputError
 from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.networks.spaces import Reals
@@ -53,7 +55,7 @@ def test_an_interval_leaves_out_a_twentieth_on_each_side():
 
 
 def test_a_verdict_prints_its_outcome_its_condition_and_its_reason():
-    verdict = checks.enough_levels(["a", "b"] * 10, theory.TCL, d=3)
+    verdict = enough_levels(["a", "b"] * 10, theory.TCL, d=3)
     name, why = (
         "at least d + 1 segments",
         "3 latents need 4, and there are 2. Give 2 more segments, in general position.",
@@ -62,8 +64,8 @@ def test_a_verdict_prints_its_outcome_its_condition_and_its_reason():
 
 
 def test_assumptions_without_a_verdict_are_named():
-    verdict = checks.live_latents(rng().normal(size=(100, 2)))
-    left = checks.unchecked(theory.FORGET, [verdict])
+    verdict = live_latents(rng().normal(size=(100, 2)))
+    left = unchecked(theory.FORGET, [verdict])
     assert theory.INFORMATION_KEPT not in left
     assert theory.NUISANCE_VMF in left
     assert len(left) == len(theory.FORGET.assumes) - 1

@@ -5,7 +5,14 @@ import pytest
 from scipy.sparse import csr_array
 
 from pindown import SparseBasis, plan, theory
-from pindown.auditing import checks
+from pindown.auditing.checks.dictionaries import (
+    conditioned_atoms,
+    distinct_atoms,
+    samples_for_atoms,
+    scattered_activations,
+    sparse_combination,
+    sparsest_activations,
+)
 from pindown.errors import InputError
 from pindown.metrics import l0, matching_pursuit, sparsity
 from pindown.simulate import Superposed
@@ -32,30 +39,30 @@ def test_a_row_that_is_rebuilt_takes_no_more_atoms():
 
 def test_the_true_dictionary_and_its_codes_pass_all_checks():
     verdicts = [
-        checks.sparse_combination(X, ATOMS, 2),
-        checks.distinct_atoms(ATOMS),
-        checks.conditioned_atoms(csr_array(Z), ATOMS),
-        checks.scattered_activations(Z),
-        checks.sparsest_activations(X, Z, ATOMS),
+        sparse_combination(X, ATOMS, 2),
+        distinct_atoms(ATOMS),
+        conditioned_atoms(csr_array(Z), ATOMS),
+        scattered_activations(Z),
+        sparsest_activations(X, Z, ATOMS),
     ]
     assert [verdict.outcome for verdict in verdicts] == ["holds"] * 5
 
 
 def test_noise_is_no_sparse_combination_and_codes_elsewhere_are_not_the_sparsest():
-    assert checks.sparse_combination(RNG.normal(size=X.shape), ATOMS, 2).outcome == "fails"
-    assert checks.sparsest_activations(X, Z[::-1], ATOMS).outcome == "fails"
+    assert sparse_combination(RNG.normal(size=X.shape), ATOMS, 2).outcome == "fails"
+    assert sparsest_activations(X, Z[::-1], ATOMS).outcome == "fails"
 
 
 def test_more_active_atoms_than_dimensions_are_dependent():
-    assert checks.conditioned_atoms(np.ones((5, 40)), ATOMS).outcome == "fails"
+    assert conditioned_atoms(np.ones((5, 40)), ATOMS).outcome == "fails"
 
 
 def test_codes_that_fire_too_rarely_to_be_counted_decide_nothing():
-    assert checks.scattered_activations(np.eye(30)).outcome == "undecided"
+    assert scattered_activations(np.eye(30)).outcome == "undecided"
 
 
 def test_rows_are_counted_by_the_theorem_on_as_many_atoms():
-    few, many = checks.samples_for_atoms(1_000, 20, 30), checks.samples_for_atoms(1_000, 200, 30)
+    few, many = samples_for_atoms(1_000, 20, 30), samples_for_atoms(1_000, 200, 30)
     assert (few.outcome, many.outcome) == ("holds", "fails")
     assert (few.assumption, many.assumption) == tuple(
         theorem.diversity for theorem in (theory.SPARSE_COMPLETE, theory.SPARSE_OVERCOMPLETE)

@@ -10,7 +10,8 @@ from pindown_papers.simulations import ShapeNuisance
 
 import pindown
 from pindown import Classify, Dictionary, Forget, Sparse, audit, networks, plan, theory
-from pindown.auditing.checks import conditions, splittable_samples
+from pindown.auditing.checks import conditions
+from pindown.auditing.checks.samples import splittable_samples
 from pindown.data.data import Data
 from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, in_hyperplane
 from pindown.simulate.distributions import VonMisesFisher

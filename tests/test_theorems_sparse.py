@@ -12,6 +12,7 @@ from pindown_papers.firing import firing_f1
 
 from pindown import Sparse, SparseBasis, audit, theory
 from pindown.auditing import checks
+from pindown.auditing.checks.dictionaries import samples_for_atoms
 from pindown.metrics import chance_pw_mcc, match_atoms, pw_mcc
 from pindown.networks.gates import TopK
 from pindown.simulate import KSparse, Superposed
@@ -27,7 +28,7 @@ def fitted(simulation, seed, *, gate=TopK(K), n=8_000, n_steps=300, batch_size=5
     options = {"max_iter": n_steps, "batch_size": batch_size, "verbose": False, "random_state": seed}
     sparse = Sparse(simulation.d, gate=gate, **options).fit(train.x.numpy())
     found, x = match_atoms(sparse.components_, simulation.truth), test.x.numpy()
-    said = (checks.samples_for_atoms(n, *simulation.dictionary.shape), *checks.after(sparse, x))
+    said = (samples_for_atoms(n, *simulation.dictionary.shape), *checks.after(sparse, x))
     outcomes = {verdict.assumption: verdict.outcome for verdict in said}
     return found.cosine.mean(), firing_f1(sparse.transform_sparse(x), test.z.numpy(), found.matching), outcomes
 

@@ -7,10 +7,11 @@ from numpy.typing import ArrayLike
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.checks import Outcome, Verdict, conditions, unchecked
+from pindown.auditing.checks import conditions
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.encoders import FAINT
+from pindown.auditing.checks.verdict import Outcome, Verdict, unchecked
 from pindown.networks.spectrum import spectrum
 from pindown.theory import Assumption, Theorem
 

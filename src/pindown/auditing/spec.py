@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from pindown import theory
 from pindown._names import counted
 from pindown.auditing.agreement import Measure, measure_for
-from pindown.auditing.checks import Verdict, enough_directions, enough_samples, injective_encoder, structure_kept
+from pindown.auditing.checks.encoders import enough_directions, injective_encoder, structure_kept
 from pindown.auditing.checks.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
-from pindown.auditing.checks.verdict import at_least, with_better
+from pindown.auditing.checks.samples import enough_samples
+from pindown.auditing.checks.verdict import Verdict, at_least, with_better
 from pindown.auditing.evidence import (
     LINEAR,
     AuditScore,

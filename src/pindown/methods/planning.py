@@ -6,8 +6,8 @@ from typing import cast
 import numpy as np
 from sklearn.base import clone
 
-from pindown.auditing.checks import Verdict
 from pindown.auditing.checks.arrays import read
+from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.plans import Count, Plan
 from pindown.auditing.refits import can_split
 from pindown.data.data import Data, as_array

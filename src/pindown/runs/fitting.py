@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 
 from pindown._files import write_json
 from pindown._names import listed, nearest
-from pindown.auditing.checks import Verdict
+from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.refits import can_split
 from pindown.data.data import Data
 from pindown.data.tables import Columns, TableFile, read_data, write_latents

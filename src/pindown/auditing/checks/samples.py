@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -18,11 +15,10 @@ from pindown.errors import InputError
 from pindown.metrics.arrays import Labels, Matrix, mean_by_label
 from pindown.metrics.permutation import shuffled_ranks
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
-from pindown.theory import Assumption, Theorem
+from pindown.theory import Theorem
 
 FLAT = 0.15  # least spread of parameters along any direction, relative to the largest, that counts as a dimension
 FLAT_BEFORE = 0.2  # the same before training, when a nonlinear mixing lifts what is flat
-LEAST_CHANGE = 0.3  # relative root mean square change of precisions between levels that counts as a change
 MIN_SAMPLES = 4  # samples of a level below which its parameters are not estimated: two in each half
 N_SPLITS = 40  # random halves that show the noise of an estimate
 COMMON = 30  # samples of the rarest level from which it can be compared with the others
@@ -142,48 +138,13 @@ def _counts(name: str, labels: ArrayLike, n_samples: int | None = None) -> Label
     return np.bincount(read_labels(name, labels, len(np.asarray(labels)) if n_samples is None else n_samples))
 
 
-Table = Callable[[Matrix, Labels, Matrix], Matrix]
-"""Maps latents (n, d), labels (n,) and weights (n,) to parameters, a row per level."""
-
-
-class _Parameters(NamedTuple):
-    """The numbers by which a theorem describes p(z|u), how many per latent, and what it assumes about them."""
-
-    assumption: Assumption
-    per_latent: int
-    table: Table
-    what: str
-
-
-def _precisions(latents: Matrix, labels: Labels, weights: Matrix) -> Matrix:
-    """Return −1/(2σ²) of each level and latent, in units of its mean over levels."""
-    spread = mean_by_label(latents**2, labels, weights) - mean_by_label(latents, labels, weights) ** 2
-    precision = -0.5 / np.maximum(spread, 1e-12)
-    return precision / np.abs(precision).mean(0)
-
-
-def _natural(latents: Matrix, labels: Labels, weights: Matrix) -> Matrix:
-    """Return μ/σ² and −1/(2σ²) of each level and latent, each kind in units of its largest singular value.
-
-    Unless that is small, so that what hardly varies is not blown up.
-    """
-    means, precision = mean_by_label(latents, labels, weights), _precisions(latents, labels, weights)
-    within = np.sqrt(np.average((latents - means[labels]) ** 2, axis=0, weights=weights))
-    blocks = [-2 * precision * means / np.maximum(within, 1e-12), precision]
-    least = LEAST_CHANGE * np.sqrt(len(means))
-    return np.hstack([block / max(np.linalg.norm(block - block.mean(0), 2), least) for block in blocks])
-
-
-_MEANS = _Parameters(theory.AFFINE_GENERATORS, 1, mean_by_label, "class means")
-_PARAMETERS = {
-    theory.CLASSIFY_NORMALISED: _MEANS,
-    theory.CLASSIFY_UNIT_FEATURES: _MEANS,
-    theory.CLASSIFY_FREE: _MEANS,
-    theory.ROEDER: _Parameters(theory.INDEPENDENT_DIFFERENCES, 1, mean_by_label, "class means"),
-    theory.TCL: _Parameters(theory.MODULATED_SEGMENTS, 1, _precisions, "precisions"),
-    theory.IVAE: _Parameters(theory.NATURAL_PARAMETERS, 2, _natural, "natural parameters"),
-    theory.AUXILIARY_ICA: _Parameters(theory.VARIABILITY, 2, _natural, "natural parameters"),
+_ASSUMED = {
+    theory.CLASSIFY_NORMALISED: theory.AFFINE_GENERATORS,
+    theory.CLASSIFY_UNIT_FEATURES: theory.AFFINE_GENERATORS,
+    theory.CLASSIFY_FREE: theory.AFFINE_GENERATORS,
+    theory.ROEDER: theory.INDEPENDENT_DIFFERENCES,
 }
+"""What theorems assume about class means."""
 
 
 def diverse_levels(
@@ -197,14 +158,12 @@ def diverse_levels(
 ) -> Verdict:
     r"""Say whether the levels of a label differ in as many directions as a theorem needs.
 
-    The parameters of :math:`p(\hat z | u)` that the theorem is about are estimated for each level: means (`Classify`,
-    Roeder et al.), precisions (`theory.TCL`), or both, as for normal distributions (`theory.IVAE`,
-    `theory.AUXILIARY_ICA`). Singular values of noise are never 0, so directions come from one half of the samples,
-    :math:`A = U S V^\top`, and their size from the other,
+    The mean of each level is estimated. Singular values of noise are never 0, so directions of means come from one half
+    of the samples, :math:`A = U S V^\top`, and their size from the other,
 
     .. math:: s_j = u_j^\top B v_j, \qquad \text{statistic} = s_r / s_1,
 
-    which is 0 on average where the parameters have rank below r. It is compared with ``FLAT`` over many halves,
+    which is 0 on average where the means have rank below r. It is compared with ``FLAT`` over many halves,
     whose samples are reweighted at random (the Bayesian bootstrap of Rubin, 1981). Before training (``encoded=False``)
     a nonlinear mixing lifts what is flat: then it is compared with ``FLAT_BEFORE``. Blind to rotations, shifts and
     one scale of the latents.
@@ -220,27 +179,27 @@ def diverse_levels(
     >>> [diverse_levels(latents, labels, d=d).outcome for d in (2, 3)]
     ['holds', 'fails']
     """
-    if theorem not in _PARAMETERS:
-        names = ", ".join(t.name for t in _PARAMETERS)
-        raise InputError("theorem", f"diverse_levels: {theorem.name} has no parameters per level. Give one of {names}.")
+    if theorem not in _ASSUMED:
+        names = ", ".join(t.name for t in _ASSUMED)
+        raise InputError("theorem", f"diverse_levels: {theorem.name} is not about class means. Give one of {names}.")
     rows, numbers = _with_common_levels(latents, labels)
-    parameters, flat = _PARAMETERS[theorem], FLAT if encoded else FLAT_BEFORE
-    rank = parameters.per_latent * (rows.shape[1] if d is None else d)
+    assumption, flat = _ASSUMED[theorem], FLAT if encoded else FLAT_BEFORE
+    rank = rows.shape[1] if d is None else d
     n_levels = len(np.unique(numbers))
-    if n_levels < 2 or rank > min(n_levels, parameters.per_latent * rows.shape[1]):
+    if n_levels < 2 or rank > min(n_levels, rows.shape[1]):
         levels = f"{counted(n_levels, 'level')} of {MIN_SAMPLES} samples or more"
         why = f"{levels} in {counted(rows.shape[1], 'dimension')} cannot span {counted(rank, 'dimension')}."
-        return at_least(parameters.assumption, 0.0, flat, why)
-    ratios = _split_ratios(rows, numbers, parameters.table, np.random.default_rng(random_state))
+        return at_least(assumption, 0.0, flat, why)
+    ratios = _split_ratios(rows, numbers, np.random.default_rng(random_state))
     ratio = estimate(ratios[:, rank - 1])
     spanned = int((np.median(ratios, axis=0) > flat).sum())
-    found = f"the spread of {n_levels} {parameters.what} along direction {rank} is {ratio} of the largest."
+    found = f"the spread of {n_levels} class means along direction {rank} is {ratio} of the largest."
     advice = "Give more samples of each level, or levels that are further apart."
     if spanned < rank:
-        fewer = counted(max(1, spanned // parameters.per_latent), "latent")
+        fewer = counted(max(1, spanned), "latent")
         advice = f"Give levels that differ in other directions, too, or ask for at most {fewer}."
     fails = f"They span about {counted(spanned, 'dimension')}. {advice}"
-    return at_least(parameters.assumption, ratio, flat, found, fails=fails)
+    return at_least(assumption, ratio, flat, found, fails=fails)
 
 
 def spanned_dimensions(latents: ArrayLike, labels: ArrayLike, *, encoded: bool = True, random_state: int = 0) -> int:
@@ -255,7 +214,7 @@ def spanned_dimensions(latents: ArrayLike, labels: ArrayLike, *, encoded: bool =
     rows, numbers = _with_common_levels(latents, labels)
     if not len(numbers) or numbers.max() == 0:
         return 0
-    ratios = _split_ratios(rows, numbers, mean_by_label, np.random.default_rng(random_state))
+    ratios = _split_ratios(rows, numbers, np.random.default_rng(random_state))
     return int((np.median(ratios, axis=0) > (FLAT if encoded else FLAT_BEFORE)).sum())
 
 
@@ -267,14 +226,14 @@ def _with_common_levels(latents: ArrayLike, labels: ArrayLike) -> tuple[Matrix, 
     return rows[common], np.unique(numbers[common], return_inverse=True)[1]
 
 
-def _split_ratios(rows: Matrix, labels: Labels, table: Table, rng: np.random.Generator) -> Matrix:
-    """Return singular values of the parameters as the other half shows them, relative to the first; (splits, rank)."""
+def _split_ratios(rows: Matrix, labels: Labels, rng: np.random.Generator) -> Matrix:
+    """Return singular values of class means as the other half shows them, relative to the first; (splits, rank)."""
     rows = (rows - rows.mean(0)) / rows.std()
     ratios = []
     for _ in range(N_SPLITS):
         half = shuffled_ranks(labels, rng)[0] % 2 == 0  # of the samples of each level
         weights = rng.exponential(size=len(rows))
-        first, second = (table(rows[some], labels[some], weights[some]) for some in (half, ~half))
+        first, second = (mean_by_label(rows[some], labels[some], weights[some]) for some in (half, ~half))
         # Pull far rows in to the median distance: what they span stays the same.
         distance = np.linalg.norm(first - np.median(first, axis=0), axis=1)
         pull = 1 / np.maximum(1, distance / max(float(np.median(distance)), 1e-300))

@@ -14,17 +14,11 @@ from torch import Tensor
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.checks import (
-    Verdict,
-    before,
-    diverse_levels,
-    enough_levels,
-    enough_samples,
-    vmf_clusters,
-    vmf_conditional,
-)
+from pindown.auditing.checks import before
 from pindown.auditing.checks.arrays import Matrix
-from pindown.auditing.checks.verdict import with_better
+from pindown.auditing.checks.distributions import vmf_clusters, vmf_conditional
+from pindown.auditing.checks.samples import diverse_levels, enough_levels, enough_samples
+from pindown.auditing.checks.verdict import Verdict, with_better
 from pindown.auditing.evidence import (
     N_PERMUTATIONS,
     AuditScore,

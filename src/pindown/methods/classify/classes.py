@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, column_or_1d
 from torch import Tensor, nn
 
-from pindown.auditing.checks import spanned_dimensions
 from pindown.auditing.checks.arrays import signal_coordinates
+from pindown.auditing.checks.samples import spanned_dimensions
 from pindown.data.labels import Numbered, numbered
 from pindown.methods.inputs import DataSummary
 from pindown.networks import SkipMLP

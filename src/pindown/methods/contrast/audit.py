@@ -10,19 +10,18 @@ import numpy as np
 
 from pindown import theory
 from pindown.auditing.agreement import shared_block
-from pindown.auditing.checks import (
-    before,
-    common_levels,
-    conditions,
+from pindown.auditing.checks import before, conditions
+from pindown.auditing.checks.arrays import paired_samples, read
+from pindown.auditing.checks.distributions import (
     even_conditional,
     lp_conditional,
-    many_negatives,
     matching_model,
     uniform_in_body,
     uniform_on_sphere,
     vmf_conditional,
 )
-from pindown.auditing.checks.arrays import paired_samples, read
+from pindown.auditing.checks.encoders import many_negatives
+from pindown.auditing.checks.samples import common_levels
 from pindown.auditing.evidence import AuditScore, Evidence, encoded_pairs, pair_test, side_information_evidence
 from pindown.auditing.plans import Plan, count_directions, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, with_pairs

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pindown import theory
-from pindown.auditing.checks import (
-    before,
-    distinct_latents,
-    diverse_support,
-    enough_samples,
-    independent_blocks,
-    structure_kept,
-    sufficient_nonlinearity,
-)
+from pindown.auditing.checks import before
 from pindown.auditing.checks.arrays import read
+from pindown.auditing.checks.encoders import distinct_latents, structure_kept
 from pindown.auditing.checks.noise import noise_left
+from pindown.auditing.checks.samples import enough_samples
+from pindown.auditing.checks.supports import diverse_support, independent_blocks, sufficient_nonlinearity
 from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.evidence import AuditScore, Evidence, reconstruction_evidence
 from pindown.auditing.plans import Plan, count_directions, missing_in_general

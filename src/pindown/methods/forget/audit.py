@@ -12,20 +12,18 @@ from numpy.typing import NDArray
 
 from pindown import networks, theory
 from pindown._names import counted
-from pindown.auditing.checks import (
-    before,
-    common_levels,
-    conditions,
-    enough_samples,
+from pindown.auditing.checks import before, conditions
+from pindown.auditing.checks.arrays import signal_coordinates
+from pindown.auditing.checks.encoders import live_latents, structure_kept
+from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
+from pindown.auditing.checks.nuisances import (
     invariant_latents,
-    live_latents,
+    leakage_verdict,
     same_covariance,
-    structure_kept,
+    touched_dimensions,
     unconfounded,
 )
-from pindown.auditing.checks.arrays import signal_coordinates
-from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
-from pindown.auditing.checks.nuisances import leakage_verdict, touched_dimensions
+from pindown.auditing.checks.samples import common_levels, enough_samples
 from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.evidence import (
     LEVEL,

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array
 
 from pindown import theory
 from pindown.auditing.agreement import Measure
-from pindown.auditing.checks import (
-    Verdict,
+from pindown.auditing.checks.arrays import read
+from pindown.auditing.checks.dictionaries import (
     conditioned_atoms,
     distinct_atoms,
     samples_for_atoms,
@@ -22,9 +22,8 @@ from pindown.auditing.checks import (
     sparse_combination,
     sparsest_activations,
 )
-from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.noise import Ceiling, Moved, matched_ceiling
-from pindown.auditing.checks.verdict import at_least
+from pindown.auditing.checks.verdict import Verdict, at_least
 from pindown.auditing.evidence import AuditScore, Control, Evidence
 from pindown.auditing.plans import Plan, missing_in_general
 from pindown.auditing.refits import Refits, Samples
