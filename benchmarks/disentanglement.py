@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from _measure import save
+from pindown_papers import scores as ours
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import mutual_info_classif
@@ -24,8 +25,6 @@ from sklearn.linear_model import Lasso, LogisticRegression
 from sklearn.metrics import mutual_info_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler, label_binarize
 from sklearn.svm import LinearSVC
-
-from pindown.metrics import disentanglement as ours
 
 SIZES = (10, 10, 10, 8, 4, 15)  # values of the factors of Shapes3D
 N, BATCH = 10_000, 64

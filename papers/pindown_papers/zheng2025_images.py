@@ -119,13 +119,14 @@ class PictureRow:
 
 def scored(z_hat: Any, z: Any, seed: int) -> dict[str, float]:
     """Return the scores that the tables of generators share."""
-    from pindown.metrics import chance_mcc, disentanglement, linear_r2, mcc
+    from pindown.metrics import chance_mcc, linear_r2, mcc
+    from pindown_papers.scores import dci, factor_vae, mig
 
     factors = values(z)
     return {
-        "FactorVAE score": float(disentanglement.factor_vae(z_hat, factors, random_state=seed)),
-        "DCI": float(disentanglement.dci(z_hat, factors, random_state=seed).disentanglement),
-        "MIG": float(disentanglement.mig(z_hat, factors, random_state=seed)),
+        "FactorVAE score": float(factor_vae(z_hat, factors, random_state=seed)),
+        "DCI": float(dci(z_hat, factors, random_state=seed).disentanglement),
+        "MIG": float(mig(z_hat, factors, random_state=seed)),
         "r2": float(linear_r2(z_hat, z)),
         "mcc": float(mcc(z_hat, z)),
         "chance mcc": float(chance_mcc(z.shape[1])),

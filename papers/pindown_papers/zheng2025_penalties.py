@@ -35,11 +35,11 @@ class PenaltyRow:
 
     def measure(self, profile: Pictures, seed: int, device: str) -> dict[str, float]:
         """Train, and score on held-out pictures."""
-        from pindown.metrics import disentanglement
+        from pindown_papers.scores import infomec
 
         larger = replace(profile, pixels=self.enlarged * profile.pixels)
         z_hat, z = self.pictures.codes(larger, seed, device)
-        informed = disentanglement.infomec(z_hat, values(z), random_state=seed)
+        informed = infomec(z_hat, values(z), random_state=seed)
         return {
             **scored(z_hat, z, seed),
             "InfoM": float(informed.modularity),

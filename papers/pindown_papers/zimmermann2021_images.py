@@ -101,18 +101,19 @@ class SpritesRow:
 
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
         """Train, and score on held-out pictures."""
-        from pindown.metrics import disentanglement, mcc
+        from pindown.metrics import mcc
+        from pindown_papers import scores
         from pindown_papers.simulations import Grid
 
         z_hat, z = self.codes(profile, seed, device)
         factors = Grid(SIZES).labels(z).numpy()
         found: dict[str, Any] = {
-            "BetaVAE": disentanglement.beta_vae(z_hat, factors, random_state=seed),
-            "FactorVAE": disentanglement.factor_vae(z_hat, factors, random_state=seed),
-            "MIG": disentanglement.mig(z_hat, factors, random_state=seed),
-            "DCI": disentanglement.dci(z_hat, factors, random_state=seed).disentanglement,
-            "modularity": disentanglement.modularity(z_hat, factors, random_state=seed),
-            "SAP": disentanglement.sap(z_hat, factors, random_state=seed),
+            "BetaVAE": scores.beta_vae(z_hat, factors, random_state=seed),
+            "FactorVAE": scores.factor_vae(z_hat, factors, random_state=seed),
+            "MIG": scores.mig(z_hat, factors, random_state=seed),
+            "DCI": scores.dci(z_hat, factors, random_state=seed).disentanglement,
+            "modularity": scores.modularity(z_hat, factors, random_state=seed),
+            "SAP": scores.sap(z_hat, factors, random_state=seed),
         }
         return {name: float(score) for name, score in found.items()} | {"mcc": float(mcc(z_hat, z))}
 
@@ -160,7 +161,7 @@ SPRITES = Experiment(
         DIFFERENT,
         "UNI: some factors, drawn at random, take a new value; LAP: all but the shape take a Laplace step on the grid.",
         "FactorVAE's score and modularity hardly see a rotation, or give noise a high score: read them next to MIG and"
-        " DCI. Definitions are those of `pindown.metrics.disentanglement`, five codes for five factors.",
+        " DCI. Definitions are those of `pindown_papers.scores`, five codes for five factors.",
         "AdaGVAE and SlowVAE are generators, `pindown_papers.baselines`; trained on as many images for as many steps.",
         "L_AU counts each sample among its own negatives, as the paper's code does; InfoNCE does not.",
         "The quick profile is far too short for a claim. The full one has 32 × 32 pixels and 2,000 steps, so that a run"
