@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from _measure import save
 from _parts import asked, put_into, runs, spans
+from pindown_papers.simulations import in_hyperplane
 from sklearn.metrics import roc_auc_score
 
 from pindown import networks
 from pindown.auditing import audit as audit_module
 from pindown.auditing.audit import audit
 from pindown.methods import Classify, Contrast, Dictionary, Forget
-from pindown.simulate import Clusters, Nuisance, Pairs, Structured, in_hyperplane
+from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 
 REPORT = 2, 36
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "audits.md"

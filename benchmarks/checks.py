@@ -20,7 +20,7 @@ import torch
 from _measure import save
 from _parts import asked, put_into, runs, spans
 from pindown_papers import supports
-from pindown_papers.simulations import Instances, Projected, ShapeNuisance
+from pindown_papers.simulations import Confounded, Instances, Projected, ShapeNuisance, in_hyperplane
 from torch import Tensor
 
 from pindown import networks, theory
@@ -29,7 +29,7 @@ from pindown.auditing.checks import after, before, conditions
 from pindown.auditing.checks.verdict import Outcome, Verdict
 from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.networks.spaces import Box, Reals
-from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, Sample, Structured, in_hyperplane
+from pindown.simulate import Clusters, Nuisance, Pairs, Sample, Structured
 from pindown.simulate.distributions import Around, Uniform, VonMisesFisher, laplace, normal
 from pindown.simulate.mixing import leaky_relu_mlp, orthogonal, sparse
 

@@ -10,11 +10,11 @@ sense: removing the batch within each condition.
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from pindown_papers.simulations import Confounded
 from sklearn.linear_model import LogisticRegression
 
 from pindown import Forget, audit, networks, plan
 from pindown.metrics import Effort, leakage
-from pindown.simulate import Confounded
 from pindown.simulate.mixing import leaky_relu_mlp
 
 N_ROWS, STEPS = 6_000, 300

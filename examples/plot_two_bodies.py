@@ -10,11 +10,11 @@ mean the same motion in both arms: invariance is not unification. A handful of p
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import hsv_to_rgb
+from pindown_papers.simulations import Bodies
 
 from pindown import Forget, LatentAction, Trainer, align
 from pindown.methods import InverseDynamics
 from pindown.metrics import Effort, leakage, recovery_across_levels, recovery_by_level
-from pindown.simulate import Bodies
 
 N_ROWS, STEPS = 10_000, 1_500
 

@@ -4,10 +4,10 @@ from functools import partial
 
 import numpy as np
 import torch
+from pindown_papers.simulations import Confounded
 
 from pindown import Forget, networks
 from pindown.metrics import Effort, leakage
-from pindown.simulate import Confounded
 from pindown.simulate.mixing import leaky_relu_mlp
 from pindown.training import Trainer
 

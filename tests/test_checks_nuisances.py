@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import ShapeNuisance
+from pindown_papers.simulations import Confounded, ShapeNuisance
 
 from pindown.auditing.checks.nuisances import (
     invariant_latents,
@@ -15,7 +15,7 @@ from pindown.auditing.checks.nuisances import (
     unconfounded,
 )
 from pindown.errors import InputError
-from pindown.simulate import Confounded, Nuisance, Pairs
+from pindown.simulate import Nuisance, Pairs
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pindown_papers.simulations import in_hyperplane
 
 from pindown import theory
 from pindown.auditing.checks.samples import (
@@ -12,7 +13,7 @@ from pindown.auditing.checks.samples import (
     spanned_dimensions,
 )
 from pindown.errors import InputError
-from pindown.simulate import Clusters, in_hyperplane
+from pindown.simulate import Clusters
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 

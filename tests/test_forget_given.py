@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Confounded
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -17,7 +18,6 @@ from pindown.metrics import PROBES, Effort, leakage
 from pindown.networks import Whiten
 from pindown.networks.encoder import Encoder
 from pindown.networks.spaces import Reals
-from pindown.simulate import Confounded
 from pindown.simulate.mixing import leaky_relu_mlp
 from pindown.training import Trainer
 

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Arm, Bodies
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch import nn
@@ -15,8 +16,6 @@ from pindown.methods import Forget, InverseDynamics, LatentAction
 from pindown.methods.forget.adversarial import ENERGY_SAMPLES
 from pindown.methods.latent_action.inverse_dynamics import DynamicsModel, PrincipalAxes
 from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_level
-from pindown.simulate import Bodies
-from pindown.simulate.nuisance import Arm
 from pindown.training import Trainer
 
 WORLD = Bodies.different(2, random_state=0)

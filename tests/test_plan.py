@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import ShapeNuisance
+from pindown_papers.simulations import Confounded, ShapeNuisance, in_hyperplane
 
 import pindown
 from pindown import Classify, Dictionary, Forget, Sparse, audit, networks, plan, theory
 from pindown.auditing.checks import conditions
 from pindown.auditing.checks.samples import splittable_samples
 from pindown.data.data import Data
-from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, in_hyperplane
+from pindown.simulate import Clusters, Nuisance, Pairs
 from pindown.simulate.distributions import VonMisesFisher
 from pindown.simulate.mixing import leaky_relu_mlp, orthogonal
 

@@ -3,7 +3,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Instances, Projected, ShapeNuisance, like_language
+from pindown_papers.simulations import (
+    Confounded,
+    Instances,
+    Projected,
+    ShapeNuisance,
+    in_hyperplane,
+    like_language,
+    log_posterior,
+)
 from scipy import special, stats
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -14,7 +22,7 @@ from torch._subclasses.fake_tensor import (
 from pindown import theory
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Sphere
-from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, Structured, Superposed, in_hyperplane
+from pindown.simulate import Clusters, Nuisance, Pairs, Structured, Superposed
 from pindown.simulate.distributions import (
     Around,
     GeneralizedNormal,
@@ -246,7 +254,7 @@ DISTRIBUTIONS = [
 def test_the_posterior_is_calibrated(distribution):
     process = Clusters(CLUSTERS.vectors, distribution, G, (1.0, 2.0, 5.0))
     sample = process.sample(10_000, random_state=1, dtype=torch.float64)
-    posterior = process.log_posterior(sample.z).exp()
+    posterior = log_posterior(process, sample.z).exp()
     torch.testing.assert_close(posterior.sum(1), torch.ones(10_000).double())
     hits = torch.nn.functional.one_hot(sample.u, 3) - posterior  # of mean zero, given z or any function of it
     for weight in (1, posterior, sample.z[:, :1]):
@@ -258,7 +266,7 @@ def test_no_other_posterior_has_a_lower_cross_entropy():
     process = Clusters(Sphere().uniform(10, 4, random_state=0), VonMisesFisher(10.0), G)
     others = [Clusters(process.vectors, VonMisesFisher(k), G) for k in (8.0, 12.5)]
     sample = process.sample(20_000, random_state=1)
-    loss, *worse = (-w.log_posterior(sample.z).gather(1, sample.u[:, None]).mean() for w in (process, *others))
+    loss, *worse = (-log_posterior(w, sample.z).gather(1, sample.u[:, None]).mean() for w in (process, *others))
     assert all(other > loss + 0.005 for other in worse)
 
 
@@ -266,7 +274,7 @@ def test_the_posterior_of_vmf_clusters_is_a_softmax_of_dot_products():
     z = Sphere().uniform(5, 4, random_state=1, dtype=torch.float64)
     v = Sphere().uniform(3, 4, random_state=0, dtype=torch.float64)
     expected = (10 * z @ v.T).log_softmax(1)
-    torch.testing.assert_close(Clusters(v, VonMisesFisher(10.0), G).log_posterior(z), expected)
+    torch.testing.assert_close(log_posterior(Clusters(v, VonMisesFisher(10.0), G), z), expected)
 
 
 @pytest.mark.parametrize("distribution", [Projected(p(s)) for p in (normal, laplace) for s in (0.1, 1.0)], ids=str)
@@ -309,10 +317,10 @@ def test_views_of_an_instance_are_new_at_every_draw():
 
 def test_instances_of_a_class_cannot_be_told_apart():
     z = Sphere().uniform(5, 4, random_state=0, dtype=torch.float64)
-    posterior = Instances(CLUSTERS, 7).log_posterior(z).exp()
+    posterior = log_posterior(Instances(CLUSTERS, 7), z).exp()
     torch.testing.assert_close(posterior.sum(1), torch.ones(5).double())
     assert torch.equal(posterior[:, 0], posterior[:, 3])
-    by_class = Clusters(CLUSTERS.vectors, CLUSTERS.conditional, G, (3.0, 2.0, 2.0)).log_posterior(z).exp()
+    by_class = log_posterior(Clusters(CLUSTERS.vectors, CLUSTERS.conditional, G, (3.0, 2.0, 2.0)), z).exp()
     torch.testing.assert_close(posterior[:, [0, 3, 6]].sum(1), by_class[:, 0])
 
 

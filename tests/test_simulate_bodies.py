@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Arm, Bodies
+from pindown_papers.simulations.bodies import CENTRE, FARTHEST, HALF_WIDTH, STEP
 from sklearn.linear_model import LogisticRegression
 
 from pindown import theory
 from pindown.metrics import PROBES, leakage
-from pindown.simulate import Bodies
-from pindown.simulate.nuisance import CENTRE, FARTHEST, HALF_WIDTH, STEP, Arm
 
 PROCESS = Bodies.different(3, random_state=0)
 

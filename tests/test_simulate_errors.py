@@ -5,22 +5,21 @@ import math
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Projected, ShapeNuisance, Sprites
+from pindown_papers.simulations import (
+    Arm,
+    Bodies,
+    Confounded,
+    Projected,
+    ShapeNuisance,
+    Sprites,
+    in_hyperplane,
+    log_posterior,
+)
+from pindown_papers.simulations.bodies import FARTHEST
 
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Sphere
-from pindown.simulate import (
-    BernoulliGaussian,
-    Bodies,
-    Clusters,
-    Confounded,
-    KSparse,
-    Nuisance,
-    Pairs,
-    Structured,
-    Superposed,
-    in_hyperplane,
-)
+from pindown.simulate import BernoulliGaussian, Clusters, KSparse, Nuisance, Pairs, Structured, Superposed
 from pindown.simulate.distributions import (
     Around,
     GeneralizedNormal,
@@ -32,7 +31,6 @@ from pindown.simulate.distributions import (
 )
 from pindown.simulate.images import contact_sheet, nearest_traversals, png, save_png
 from pindown.simulate.mixing import LeakyReLU, SinhArcsinh, identity, leaky_relu_mlp, orthogonal, smooth, sparse
-from pindown.simulate.nuisance import FARTHEST, Arm
 from pindown.simulate.structured import atoms
 
 G = identity(4)
@@ -121,8 +119,8 @@ def test_a_support_must_be_a_binary_matrix_without_empty_lines(support):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Clusters(Sphere()(torch.ones(3, 4)), Projected(laplace(0.1), Box(-1, 1)), G).log_posterior(
-            torch.ones(2, 4)
+        lambda: log_posterior(
+            Clusters(Sphere()(torch.ones(3, 4)), Projected(laplace(0.1), Box(-1, 1)), G), torch.ones(2, 4)
         ),
     ],
 )

@@ -1,10 +1,10 @@
 import pytest
 import torch
-from pindown_papers.simulations import Projected, ShapeNuisance
+from pindown_papers.simulations import Confounded, Projected, ShapeNuisance
 from scipy import stats
 
 from pindown import theory
-from pindown.simulate import Clusters, Confounded, Nuisance
+from pindown.simulate import Clusters, Nuisance
 from pindown.simulate.distributions import VonMisesFisher, laplace
 from pindown.simulate.mixing import identity, leaky_relu_mlp
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Instances, ShapeNuisance
+from pindown_papers.simulations import Bodies, Confounded, Instances, ShapeNuisance
 from sourcing import CASES, Case, labels, rows
 
 from pindown.data import (
@@ -21,7 +21,7 @@ from pindown.data import (
 )
 from pindown.data.batches import BatchesWithinLevels, HostBatches, IndexedSamples, ShuffledBatches
 from pindown.errors import InputError
-from pindown.simulate import Bodies, Clusters, Confounded, Nuisance, Pairs, Structured
+from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 from pindown.simulate.mixing import identity
 
 # Loaders fork their workers, which Python 3.12 warns of in a process with threads.

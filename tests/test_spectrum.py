@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Bodies
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from pindown import Classify, Contrast, Dictionary, Forget, networks, plan
@@ -14,7 +15,7 @@ from pindown.networks import preprocessing
 from pindown.networks import spectrum as module
 from pindown.networks.spaces import Reals
 from pindown.networks.spectrum import edge, spectrum, spectrum_of_correlation
-from pindown.simulate import Bodies, Clusters, Nuisance, Pairs, Structured
+from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 from pindown.simulate.distributions import laplace
 from pindown.training import Trainer
 

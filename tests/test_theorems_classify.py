@@ -8,13 +8,14 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import in_hyperplane
 
 from pindown import Classify, theory
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.classify import estimator as classify
 from pindown.metrics import linear_r2, procrustes
 from pindown.networks.spaces import Reals, Sphere
-from pindown.simulate import Clusters, in_hyperplane
+from pindown.simulate import Clusters
 from pindown.simulate.distributions import VonMisesFisher
 from pindown.simulate.mixing import leaky_relu_mlp
 

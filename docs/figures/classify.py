@@ -18,6 +18,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgba_array
+from pindown_papers.simulations import in_hyperplane
 from scipy.linalg import null_space
 
 from pindown import Classify
@@ -25,7 +26,7 @@ from pindown.auditing.page import colours, shown
 from pindown.demo import sphere_net
 from pindown.errors import IdentifiabilityWarning
 from pindown.metrics import linear_r2, procrustes
-from pindown.simulate import Clusters, in_hyperplane
+from pindown.simulate import Clusters
 from pindown.simulate.process import span_of_differences
 
 N_CLASSES, KAPPA, SEED, STEPS = 16, 10.0, 6, 2_000

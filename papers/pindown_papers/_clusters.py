@@ -52,7 +52,7 @@ def around_axis(shape: float, n: int, d: int, seed: int) -> Tensor:
 
 def in_plane(n: int, d: int, seed: int) -> Tensor:
     """Draw from the uniform law, and move the vectors into one hyperplane through the origin."""
-    from pindown.simulate import in_hyperplane
+    from pindown_papers.simulations import in_hyperplane
 
     return in_hyperplane(uniform(n, d, seed), offset=0.0)
 
@@ -279,10 +279,12 @@ def _excess(classify: Classify, simulation: Clusters | Instances, z_hat: Tensor,
     """
     import torch
 
+    from pindown_papers.simulations import log_posterior
+
     vectors = torch.as_tensor(classify.class_vectors_).to(z_hat)
     total = 0.0
     for code, latent in zip(z_hat.split(128), z.split(128), strict=True):  # instances may be many
-        truth = simulation.log_posterior(latent)
+        truth = log_posterior(simulation, latent)
         fit = (classify.scale_ * code @ vectors.T).log_softmax(1)
         total += (truth.exp() * (truth - fit)).sum().item()
     return total / len(z)

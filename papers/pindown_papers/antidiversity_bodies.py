@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pindown.methods import InverseDynamics
-    from pindown.simulate import Bodies, Sample
+    from pindown.simulate import Sample
+    from pindown_papers.simulations import Bodies
 
 _UNKNOWN = Published(math.nan)
 
@@ -212,7 +213,7 @@ def _transfers(latents: Latents, moved: list[Moves], seed: int) -> dict[str, flo
 
 @lru_cache(maxsize=4)
 def _bodies(n_bodies: int, seed: int) -> Bodies:
-    from pindown.simulate import Bodies
+    from pindown_papers.simulations import Bodies
 
     return Bodies.different(n_bodies, random_state=seed)
 

@@ -55,14 +55,14 @@ from pindown.metrics import (
     procrustes,
 )
 from pindown.networks.spaces import Box, Reals
-from pindown.simulate import Clusters, Pairs, Structured, in_hyperplane
+from pindown.simulate import Clusters, Pairs, Structured
 from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, laplace
 from pindown.simulate.images import nearest_traversals, swaps
 from pindown.simulate.process import span_of_differences
 from pindown.training import Trainer
 from pindown_papers.latent_frames import LatentFrames
 from pindown_papers.sets import chance_support_f1, support_f1
-from pindown_papers.simulations import Room
+from pindown_papers.simulations import Room, in_hyperplane, log_posterior
 
 SCALE = 0.1
 """Of the Laplace distribution of positives in the unit box."""
@@ -445,7 +445,7 @@ def _classify_loss(fit: Recovery, spread_out: Recovery | None = None) -> Drawing
 
 
 def _accuracy(fit: Recovery) -> Fact:
-    best = (fit.process.log_posterior(torch.as_tensor(fit.z)).argmax(1).numpy() == fit.side).mean()
+    best = (log_posterior(fit.process, torch.as_tensor(fit.z)).argmax(1).numpy() == fit.side).mean()
     return Fact(
         "Accuracy",
         shown(fit.estimator.score(fit.x, fit.side), 3),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Instances, RobotArm, Sensors, ShapeNuisance, SomeChange, Sprites
+from pindown_papers.simulations import Confounded, Instances, RobotArm, Sensors, ShapeNuisance, SomeChange, Sprites
 from pindown_papers.simulations.renderers import (
     FAR,
     RAYS_AT_ONCE,
@@ -27,7 +27,7 @@ from pindown import theory
 from pindown.data import as_source
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Reals, Sphere
-from pindown.simulate import Clusters, Confounded, Nuisance, Pairs
+from pindown.simulate import Clusters, Nuisance, Pairs
 from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, laplace, normal
 from pindown.simulate.images import contact_sheet, nearest_traversals
 

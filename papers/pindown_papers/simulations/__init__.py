@@ -1,11 +1,13 @@
 """Simulations that the papers' tables and benchmarks use, in addition to those of `pindown.simulate`."""
 
+from pindown_papers.simulations.bodies import Arm, Bodies
+from pindown_papers.simulations.clusters import Instances, in_hyperplane, log_posterior
 from pindown_papers.simulations.composed import Composed, cutouts
+from pindown_papers.simulations.confounded import Confounded
 from pindown_papers.simulations.expression import Expression
 from pindown_papers.simulations.filmed import Film, Filmed, save_animation
 from pindown_papers.simulations.grids import Grid, LaplaceSteps, Redrawn, SomeChange
 from pindown_papers.simulations.hierarchy import Hierarchy, like_language
-from pindown_papers.simulations.instances import Instances
 from pindown_papers.simulations.projected import Projected
 from pindown_papers.simulations.renderers import Room
 from pindown_papers.simulations.robot_arm import RobotArm
@@ -14,7 +16,10 @@ from pindown_papers.simulations.shape_nuisance import ShapeNuisance
 from pindown_papers.simulations.sprites import Sprites
 
 __all__ = [
+    "Arm",
+    "Bodies",
     "Composed",
+    "Confounded",
     "Expression",
     "Film",
     "Filmed",
@@ -31,6 +36,8 @@ __all__ = [
     "SomeChange",
     "Sprites",
     "cutouts",
+    "in_hyperplane",
     "like_language",
+    "log_posterior",
     "save_animation",
 ]

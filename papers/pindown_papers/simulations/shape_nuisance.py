@@ -16,8 +16,7 @@ from pindown.errors import InputError
 from pindown.networks.spaces import Reals
 from pindown.simulate import Process, Sample
 from pindown.simulate.mixing import Mixing, leaky_relu_mlp
-from pindown.simulate.nuisance import invariant_directions
-from pindown.simulate.process import check_mixing, frequencies, placed
+from pindown.simulate.process import check_mixing, frequencies, invariant_directions, placed
 from pindown.theory import Assumption
 
 

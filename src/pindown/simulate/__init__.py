@@ -5,15 +5,12 @@ A process draws a `Sample`: latents, observations, and a side variable if there 
 papers' tables are in `pindown_papers.simulations`.
 """
 
-from pindown.simulate.nuisance import Bodies, Confounded, Nuisance
-from pindown.simulate.process import Clusters, Pairs, Process, Sample, in_hyperplane
+from pindown.simulate.process import Clusters, Nuisance, Pairs, Process, Sample
 from pindown.simulate.structured import BernoulliGaussian, KSparse, SparseDistribution, Structured, Superposed
 
 __all__ = [
     "BernoulliGaussian",
-    "Bodies",
     "Clusters",
-    "Confounded",
     "KSparse",
     "Nuisance",
     "Pairs",
@@ -22,5 +19,4 @@ __all__ = [
     "SparseDistribution",
     "Structured",
     "Superposed",
-    "in_hyperplane",
 ]

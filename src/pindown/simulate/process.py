@@ -1,11 +1,11 @@
-"""`Process`, a simulation with known latents; `Sample`, what it returns; and the first two: `Pairs` and `Clusters`."""
+"""`Process`, a simulation with known latents; `Sample`, what it returns; `Pairs`, `Clusters`, `Nuisance`."""
 
 from __future__ import annotations
 
 import copy
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import ClassVar, NamedTuple, TypeVar, cast
 
@@ -29,12 +29,10 @@ from pindown.simulate.distributions import (
     Uniform,
     VonMisesFisher,
 )
-from pindown.simulate.mixing import Mixing, leaky_relu_mlp
+from pindown.simulate.mixing import InvertibleNetwork, Mixing, leaky_relu_mlp
 from pindown.theory import Assumption
 
 Constant = TypeVar("Constant", Tensor, nn.Module, Mixing)
-
-N_BLOCK = 2**16  # numbers at once in `Clusters.log_densities`; a `Projected` density holds 128 times as many
 
 
 def placed(constant: Constant, device: torch.device) -> Constant:
@@ -298,30 +296,6 @@ class Clusters(Process):
             held |= {theory.AFFINE_GENERATORS}
         return held
 
-    def log_posterior(self, z: Tensor) -> Tensor:
-        r"""Return log P(u = c | z) for every class, the optimum of any classifier; (n, d) → (n, n_classes).
-
-        .. math:: P(u = c \mid z) = \frac{\pi_c\, p(z \mid v_c)}{\sum_b \pi_b\, p(z \mid v_b)}
-
-        Compare the cross-entropy of a fitted classifier with that of this posterior.
-
-        Examples
-        --------
-        A latent halfway between two class vectors belongs to either with probability ½:
-
-        >>> from pindown.simulate.mixing import identity
-        >>> process = Clusters(torch.eye(2), VonMisesFisher(3.0), identity(2))
-        >>> process.log_posterior(Sphere()(torch.ones(1, 2))).exp().round(decimals=3)
-        tensor([[0.5000, 0.5000]])
-        """
-        return (self.log_densities(z) + torch.as_tensor(self.prior).log().to(z)).log_softmax(1)
-
-    def log_densities(self, z: Tensor) -> Tensor:
-        """Return log p(z | v_c) for every class, a block of samples at a time; (n, d) → (n, n_classes)."""
-        vectors = self.vectors.to(z)
-        parts = z.split(max(1, N_BLOCK // vectors.numel()))
-        return torch.cat([self.conditional.log_prob(part[:, None], vectors) for part in parts])
-
     def sample_classes(self, u: Tensor, rng: torch.Generator, dtype: torch.dtype) -> Sample:
         """Draw one sample of each class in ``u``, with a generator on its device."""
         loc = placed(self.vectors, u.device)[u].to(dtype)  # (n, d)
@@ -332,25 +306,99 @@ class Clusters(Process):
         return self.sample_classes(self._draw_categories(n, rng, device), rng, dtype)
 
 
-def in_hyperplane(vectors: Tensor, *, offset: float = 0.5) -> Tensor:
-    r"""Move unit vectors into one affine hyperplane, so that they no longer generate the space; (n, d) → (n, d).
+@dataclass(frozen=True, eq=False)
+class Nuisance(Process):
+    """A nuisance e that moves some directions of the latents ã: ã | e ~ p(·|v_e), x = g(ã).
 
-    The plane is :math:`\{v : v^\top m = \text{offset}\}` with :math:`m = (1, …, 1)/\sqrt d`. The component of a vector
-    orthogonal to m keeps its direction. Classes around such vectors do not differ along m, so the theorems of
-    `Classify` do not apply.
+    With vMF clusters the distribution of a projection of ã depends on e only through the projection of v_e. So the
+    coordinates z of ã on V^⊥, V = span{v_e − v_e'}, are independent of e; those on larger subspaces are not.
+    ã itself is ``clusters.mixing.inverse(x)``.
+
+    Parameters
+    ----------
+    clusters : Clusters
+        The simulation of ã; its classes are the levels of e.
 
     Examples
     --------
-    >>> v = in_hyperplane(torch.eye(3), offset=0.0)
-    >>> bool(v.sum(1).abs().max() < 1e-6), Sphere().contains(v)
-    (True, True)
+    >>> from pindown.simulate.distributions import VonMisesFisher
+    >>> from pindown.simulate.mixing import identity
+    >>> from pindown.networks.spaces import Sphere
+    >>> vectors = Sphere()(torch.tensor([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0]]))  # they differ in the first axis
+    >>> process = Nuisance(Clusters(vectors, VonMisesFisher(5.0), identity(3)))
+    >>> process.d, process.nuisance_space.abs().round().flatten().tolist()
+    (2, [1.0, 0.0, 0.0])
     """
-    if vectors.shape[-1] < 2:
-        raise InputError("vectors", f"`vectors` must have at least two coordinates, got shape {tuple(vectors.shape)}.")
-    if not -1 < offset < 1:
-        raise InputError("offset", f"`offset` must lie between −1 and 1, got {offset}.")
-    across = vectors - vectors.mean(-1, keepdim=True)
-    return math.sqrt(1 - offset**2) * Sphere().project(across) + offset / math.sqrt(vectors.shape[-1])
+
+    role_of_u = "nuisance"
+
+    clusters: Clusters
+
+    def __post_init__(self) -> None:
+        if self.nuisance_space.shape[1] == self.clusters.d:
+            what = f"the {self.clusters.n_classes} vectors of `clusters` differ in all {self.clusters.d} dimensions"
+            raise InputError("clusters", f"{what}, so no latent is independent of the nuisance. Use fewer levels.")
+
+    @classmethod
+    def on_sphere(
+        cls,
+        d: int,
+        n_levels: int,
+        concentration: float,
+        *,
+        n_layers: int = 2,
+        weights: tuple[float, ...] | None = None,
+        random_state: RandomState = None,
+    ) -> Nuisance:
+        """Return a simulation with ã from `Clusters.on_sphere` in d dimensions; d − n_levels + 1 are invariant.
+
+        ``weights`` are the frequencies of the levels, up to a factor; equal by default.
+        """
+        clusters = Clusters.on_sphere(d, n_levels, concentration, n_layers=n_layers, random_state=random_state)
+        return cls(replace(clusters, weights=weights))
+
+    @property
+    def d(self) -> int:
+        """Number of invariant latents."""
+        return self.complement.shape[1]
+
+    @cached_property
+    def nuisance_space(self) -> Tensor:
+        """Orthonormal basis of V; (d_a, dim V)."""
+        return span_of_differences(self.clusters.vectors)
+
+    @cached_property
+    def complement(self) -> Tensor:
+        """Orthonormal basis of V^⊥; (d_a, d)."""
+        return torch.linalg.qr(self.nuisance_space, mode="complete").Q[:, self.nuisance_space.shape[1] :]
+
+    @property
+    def invariant_space(self) -> Tensor:
+        """Orthonormal basis of the directions of x that an invariant linear encoder reads; (d_a, d)."""
+        return invariant_directions(self.clusters.mixing, self.complement)
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        return self.clusters.prior
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        held = self.clusters.mixing.assumptions
+        # Other distributions are not symmetric around v_e, so their shape on V^⊥ may depend on e.
+        if theory.VMF_CLUSTERS in self.clusters.assumptions:
+            held |= {theory.NUISANCE_VMF, theory.NUISANCE_INDEPENDENT}
+        return held
+
+    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
+        x, a, u, *_ = self.clusters._draw(n, rng, device, dtype)
+        return Sample(x=x, z=a @ placed(self.complement, device).to(dtype), u=u)
+
+
+def invariant_directions(mixing: Mixing, directions: Tensor) -> Tensor:
+    """Return an orthonormal basis of the directions m of x with mᵀ g(ã) = nᵀ ã for the directions n of ã."""
+    if not isinstance(mixing, InvertibleNetwork) or len(mixing.weights) > 1:
+        raise InputError("mixing", "`invariant_space` exists for a linear mixing only. Use `n_layers=1`.")
+    return torch.linalg.qr(torch.linalg.solve(mixing.weights[0].mT, directions.double())).Q
 
 
 def span_of_differences(vectors: Tensor) -> Tensor:

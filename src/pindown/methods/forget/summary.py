@@ -173,8 +173,8 @@ def summarize(inputs: TrainingInput, first: Preprocessing, seed: int, request: R
     data = inputs.data
     if inputs.source is not None and data.nuisance is None:
         raise ValueError(
-            f"Forget needs a nuisance, but {inputs.source_name} has none. Pass a simulation such as Nuisance or "
-            "Confounded, or a source of (x, nuisance)."
+            f"Forget needs a nuisance, but {inputs.source_name} has none. Pass a simulation such as Nuisance, "
+            "or a source of (x, nuisance)."
         )
     columns, kinds = read_columns(data.nuisance, len(data), request.n_bins)
     strata = read_strata(data.given, len(data), may_miss=request.closed_form)

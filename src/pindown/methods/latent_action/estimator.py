@@ -101,14 +101,15 @@ class LatentAction(Saves, BaseEstimator):
 
     Examples
     --------
-    >>> from pindown.simulate import Bodies
     >>> from pindown.training import Trainer
-    >>> sample = Bodies.different(2, random_state=0).sample(2_000, random_state=1)
+    >>> rng = np.random.default_rng(0)
+    >>> x, action, body = rng.normal(size=(2_000, 6)), rng.normal(size=(2_000, 2)), rng.integers(2, size=2_000)
+    >>> x_next = x + np.where(body[:, None] == 0, 1, 2) * np.tile(action, 3)
     >>> forget = Forget(max_iter=100, trainer=Trainer(validation_fraction=0))
     >>> stages = {"dynamics": InverseDynamics(max_iter=100), "forget": forget}
-    >>> act = LatentAction(2, random_state=0, **stages).fit(sample.x, sample.x_pos, sample.u)
-    >>> latents = act.transform(sample.x, sample.x_pos)
-    >>> tuple(latents.shape), tuple(act.predict_next(sample.x, latents, sample.u).shape)
+    >>> act = LatentAction(2, random_state=0, **stages).fit(x, x_next, body)
+    >>> latents = act.transform(x, x_next)
+    >>> latents.shape, act.predict_next(x, latents, body).shape
     ((2000, 2), (2000, 6))
 
     Two carts are pushed at random, the second with a pendulum that swings. The pushes are recovered:

@@ -214,13 +214,13 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
 
     Examples
     --------
-    The actions of one arm are recovered up to an affine map:
+    A point on a circle turns by an angle, the action, which is recovered up to an affine map:
 
     >>> from pindown.metrics import linear_r2
-    >>> from pindown.simulate import Bodies
-    >>> first, _ = Bodies.different(2, random_state=0).same_motions(4_000, random_state=1)
-    >>> dynamics = InverseDynamics(2, max_iter=300, random_state=0).fit(first.x, first.x_pos)
-    >>> linear_r2(dynamics.transform(first.x, first.x_pos), first.z) > 0.95
+    >>> before, action = np.random.default_rng(0).uniform(-0.8, 0.8, size=(2, 4_000, 1))
+    >>> x, x_next = (np.hstack([np.cos(angle), np.sin(angle)]) for angle in (before, before + action))
+    >>> dynamics = InverseDynamics(1, max_iter=300, random_state=0).fit(x, x_next)
+    >>> linear_r2(dynamics.transform(x, x_next), action) > 0.95
     True
     """
 

@@ -1,5 +1,6 @@
-"""`Instances`: clusters with instance labels, as in instance discrimination (DIET)."""
+"""Clusters: posteriors of classes, classes in one hyperplane, and `Instances`, whose labels are instances (DIET)."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +9,63 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown.errors import InputError
+from pindown.networks.spaces import Sphere
 from pindown.simulate import Clusters, Process, Sample
 from pindown.simulate.process import frequencies
 from pindown.theory import Assumption
+
+N_BLOCK = 2**16  # numbers at once in `log_posterior`; a `Projected` density holds 128 times as many
+
+
+def log_posterior(process: "Clusters | Instances", z: Tensor) -> Tensor:
+    r"""Return log P(u = c | z) for every class or instance, the optimum of any classifier; (n, d) → (n, n_classes).
+
+    .. math:: P(u = c \mid z) = \frac{\pi_c\, p(z \mid v_c)}{\sum_b \pi_b\, p(z \mid v_b)}
+
+    Compare the cross-entropy of a fitted classifier with that of this posterior.
+
+    Examples
+    --------
+    A latent halfway between two class vectors belongs to either with probability ½:
+
+    >>> from pindown.simulate.distributions import VonMisesFisher
+    >>> from pindown.simulate.mixing import identity
+    >>> clusters = Clusters(torch.eye(2), VonMisesFisher(3.0), identity(2))
+    >>> log_posterior(clusters, Sphere()(torch.ones(1, 2))).exp().round(decimals=3)
+    tensor([[0.5000, 0.5000]])
+    """
+    if isinstance(process, Instances):
+        label = process.classes(torch.arange(process.n_instances, device=z.device))
+        return _log_densities(process.clusters, z)[:, label].log_softmax(1)
+    return (_log_densities(process, z) + torch.as_tensor(process.prior).log().to(z)).log_softmax(1)
+
+
+def _log_densities(clusters: Clusters, z: Tensor) -> Tensor:
+    """Return log p(z | v_c) for every class, a block of samples at a time; (n, d) → (n, n_classes)."""
+    vectors = clusters.vectors.to(z)
+    parts = z.split(max(1, N_BLOCK // vectors.numel()))
+    return torch.cat([clusters.conditional.log_prob(part[:, None], vectors) for part in parts])
+
+
+def in_hyperplane(vectors: Tensor, *, offset: float = 0.5) -> Tensor:
+    r"""Move unit vectors into one affine hyperplane, so that they no longer generate the space; (n, d) → (n, d).
+
+    The plane is :math:`\{v : v^\top m = \text{offset}\}` with :math:`m = (1, …, 1)/\sqrt d`. The component of a vector
+    orthogonal to m keeps its direction. Classes around such vectors do not differ along m, so the theorems of
+    `Classify` do not apply.
+
+    Examples
+    --------
+    >>> v = in_hyperplane(torch.eye(3), offset=0.0)
+    >>> bool(v.sum(1).abs().max() < 1e-6), Sphere().contains(v)
+    (True, True)
+    """
+    if vectors.shape[-1] < 2:
+        raise InputError("vectors", f"`vectors` must have at least two coordinates, got shape {tuple(vectors.shape)}.")
+    if not -1 < offset < 1:
+        raise InputError("offset", f"`offset` must lie between −1 and 1, got {offset}.")
+    across = vectors - vectors.mean(-1, keepdim=True)
+    return math.sqrt(1 - offset**2) * Sphere().project(across) + offset / math.sqrt(vectors.shape[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +130,6 @@ class Instances(Process):
     def classes(self, ids: Tensor) -> Tensor:
         """Return the class of each instance."""
         return ids % self.clusters.n_classes
-
-    def log_posterior(self, z: Tensor) -> Tensor:
-        """Return log P(u = i | z) for every instance; (n, d) → (n, n_instances)."""
-        label = self.classes(torch.arange(self.n_instances, device=z.device))
-        return self.clusters.log_densities(z)[:, label].log_softmax(1)
 
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
         u = torch.randint(self.n_instances, (n,), generator=rng, device=device)

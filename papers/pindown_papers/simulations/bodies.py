@@ -1,8 +1,7 @@
-"""Simulations with a nuisance that moves some latents, that depends on a label, or that is the body of an arm."""
+"""`Bodies`: planar arms that all make the same motions, each seen by a camera of its own."""
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,9 +12,9 @@ from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.metrics.arrays import check_positive
-from pindown.networks.spaces import Reals
-from pindown.simulate.mixing import InvertibleNetwork, Mixing, smooth
-from pindown.simulate.process import Clusters, Process, Sample, check_mixing, frequencies, placed, span_of_differences
+from pindown.simulate import Process, Sample
+from pindown.simulate.mixing import Mixing, smooth
+from pindown.simulate.process import frequencies, placed
 from pindown.theory import Assumption
 
 MARKERS = (1 / 3, 2 / 3, 1.0)  # along the arm, where it is observed; the last is the hand
@@ -24,172 +23,6 @@ FARTHEST = math.hypot(CENTRE[0] + HALF_WIDTH + STEP, HALF_WIDTH + STEP)  # of a 
 
 _CENTRE = torch.tensor(CENTRE, dtype=torch.float64)
 _REST = torch.cat([_CENTRE * fraction for fraction in MARKERS])  # markers of a straight arm: centre of the image
-
-
-@dataclass(frozen=True, eq=False)
-class Nuisance(Process):
-    """A nuisance e that moves some directions of the latents ã: ã | e ~ p(·|v_e), x = g(ã).
-
-    With vMF clusters the distribution of a projection of ã depends on e only through the projection of v_e. So the
-    coordinates z of ã on V^⊥, V = span{v_e − v_e'}, are independent of e; those on larger subspaces are not.
-    ã itself is ``clusters.mixing.inverse(x)``.
-
-    Parameters
-    ----------
-    clusters : Clusters
-        The simulation of ã; its classes are the levels of e.
-
-    Examples
-    --------
-    >>> from pindown.simulate.distributions import VonMisesFisher
-    >>> from pindown.simulate.mixing import identity
-    >>> from pindown.networks.spaces import Sphere
-    >>> vectors = Sphere()(torch.tensor([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0]]))  # they differ in the first axis
-    >>> process = Nuisance(Clusters(vectors, VonMisesFisher(5.0), identity(3)))
-    >>> process.d, process.nuisance_space.abs().round().flatten().tolist()
-    (2, [1.0, 0.0, 0.0])
-    """
-
-    role_of_u = "nuisance"
-
-    clusters: Clusters
-
-    def __post_init__(self) -> None:
-        if self.nuisance_space.shape[1] == self.clusters.d:
-            what = f"the {self.clusters.n_classes} vectors of `clusters` differ in all {self.clusters.d} dimensions"
-            raise InputError("clusters", f"{what}, so no latent is independent of the nuisance. Use fewer levels.")
-
-    @classmethod
-    def on_sphere(
-        cls,
-        d: int,
-        n_levels: int,
-        concentration: float,
-        *,
-        n_layers: int = 2,
-        weights: tuple[float, ...] | None = None,
-        random_state: RandomState = None,
-    ) -> "Nuisance":
-        """Return a simulation with ã from `Clusters.on_sphere` in d dimensions; d − n_levels + 1 are invariant.
-
-        ``weights`` are the frequencies of the levels, up to a factor; equal by default.
-        """
-        clusters = Clusters.on_sphere(d, n_levels, concentration, n_layers=n_layers, random_state=random_state)
-        return cls(replace(clusters, weights=weights))
-
-    @property
-    def d(self) -> int:
-        """Number of invariant latents."""
-        return self.complement.shape[1]
-
-    @cached_property
-    def nuisance_space(self) -> Tensor:
-        """Orthonormal basis of V; (d_a, dim V)."""
-        return span_of_differences(self.clusters.vectors)
-
-    @cached_property
-    def complement(self) -> Tensor:
-        """Orthonormal basis of V^⊥; (d_a, d)."""
-        return torch.linalg.qr(self.nuisance_space, mode="complete").Q[:, self.nuisance_space.shape[1] :]
-
-    @property
-    def invariant_space(self) -> Tensor:
-        """Orthonormal basis of the directions of x that an invariant linear encoder reads; (d_a, d)."""
-        return invariant_directions(self.clusters.mixing, self.complement)
-
-    @property
-    def prior(self) -> NDArray[np.float64]:
-        return self.clusters.prior
-
-    @property
-    def assumptions(self) -> frozenset[Assumption]:
-        held = self.clusters.mixing.assumptions
-        # Other distributions are not symmetric around v_e, so their shape on V^⊥ may depend on e.
-        if theory.VMF_CLUSTERS in self.clusters.assumptions:
-            held |= {theory.NUISANCE_VMF, theory.NUISANCE_INDEPENDENT}
-        return held
-
-    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
-        x, a, u, *_ = self.clusters._draw(n, rng, device, dtype)
-        return Sample(x=x, z=a @ placed(self.complement, device).to(dtype), u=u)
-
-
-@dataclass(frozen=True, eq=False)
-class Confounded(Process):
-    """A nuisance e that correlates with a label c, as in an unbalanced study: (c, e) ~ joint, x = g(z, w).
-
-    The label moves z | c ~ N(l_c, I), the nuisance moves w | e ~ N(v_e, I). So z is independent of e *given the
-    label*, but not marginally: an embedding that is independent of e loses part of c. The label is ``Sample.label``.
-
-    Parameters
-    ----------
-    label_vectors : Tensor of shape (n_labels, d)
-        The means l_c of z.
-    nuisance_vectors : Tensor of shape (n_levels, n_affected)
-        The means v_e of w.
-    joint : Tensor of shape (n_labels, n_levels)
-        Frequencies of the pairs (c, e), up to a factor.
-    mixing : Mixing
-        The map g of (z, w).
-
-    Examples
-    --------
-    >>> from pindown.simulate.mixing import identity
-    >>> joint = torch.tensor([[9.0, 1.0], [1.0, 9.0]])  # nearly every sample of a label has the same level
-    >>> process = Confounded(torch.eye(2), torch.tensor([[-1.0], [1.0]]), joint, identity(3))
-    >>> sample = process.sample(10_000, random_state=0)
-    >>> round((sample.label == sample.u).float().mean().item(), 1)
-    0.9
-    """
-
-    role_of_u = "nuisance"
-
-    label_vectors: Tensor
-    nuisance_vectors: Tensor
-    joint: Tensor
-    mixing: Mixing
-
-    def __post_init__(self) -> None:
-        shape = (len(self.label_vectors), len(self.nuisance_vectors))
-        if self.joint.shape != shape or not (self.joint >= 0).all() or not self.joint.sum() > 0:
-            got = f"shape {tuple(self.joint.shape)}"
-            raise InputError(
-                "joint", f"`joint` must be {shape[0]} × {shape[1]} frequencies, labels × levels, got {got}."
-            )
-        check_mixing(self.d + self.nuisance_vectors.shape[1], Reals(), self.mixing)
-
-    @property
-    def d(self) -> int:
-        """Number of latents that are independent of the nuisance given the label."""
-        return self.label_vectors.shape[1]
-
-    @property
-    def prior(self) -> NDArray[np.float64]:
-        return frequencies(self.joint.sum(0))
-
-    @property
-    def assumptions(self) -> frozenset[Assumption]:
-        """Assumptions that hold in this simulation; z depends on e unless the label is given."""
-        return self.mixing.assumptions
-
-    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
-        pair = self._draw_categories(n, rng, device)
-        label, u = pair // self.joint.shape[1], pair % self.joint.shape[1]
-        means = [placed(self.label_vectors, device)[label], placed(self.nuisance_vectors, device)[u]]
-        white = torch.randn(n, self.mixing.d, generator=rng, device=device, dtype=dtype)
-        a = white + torch.cat(means, 1).to(dtype)
-        return Sample(x=placed(self.mixing, device)(a), z=a[:, : self.d], u=u, label=label)
-
-    @property
-    def _categories(self) -> NDArray[np.float64]:
-        return frequencies(self.joint.flatten())
-
-
-def invariant_directions(mixing: Mixing, directions: Tensor) -> Tensor:
-    """Return an orthonormal basis of the directions m of x with mᵀ g(ã) = nᵀ ã for the directions n of ã."""
-    if not isinstance(mixing, InvertibleNetwork) or len(mixing.weights) > 1:
-        raise InputError("mixing", "`invariant_space` exists for a linear mixing only. Use `n_layers=1`.")
-    return torch.linalg.qr(torch.linalg.solve(mixing.weights[0].mT, directions.double())).Q
 
 
 @dataclass(frozen=True)
@@ -317,10 +150,12 @@ class Bodies(Process):
 
     @property
     def prior(self) -> NDArray[np.float64]:
+        """Probability of each body."""
         return frequencies(np.ones(len(self.arms)))
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
+        """Assumptions that hold in this simulation."""
         return frozenset({theory.NUISANCE_INDEPENDENT})
 
     def observe(self, hand: Tensor, body: int) -> Tensor:
