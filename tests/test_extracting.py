@@ -155,6 +155,10 @@ def refused(argument, call):
     return str(told.value)
 
 
+def first_half(output, batch):
+    return every_input(output[:, :2], batch)
+
+
 class Squashed(nn.Module):
     """A network whose nonlinearity is an attribute, as in many models."""
 
@@ -185,9 +189,9 @@ def test_what_was_made_by_another_model_layer_or_inputs_is_neither_returned_nor_
     another[0].first.weight.data[4, 2] += 1e-3
     calls = {
         "weight": ("folder", lambda: activations(another, INPUTS, "0", tmp_path)),
-        "nonlinearity": ("folder", lambda: activations(nn.Sequential(Squashed(torch.tanh)), INPUTS, "0", tmp_path)),
+        "nonlinearity": ("inputs", lambda: activations(nn.Sequential(Squashed(torch.tanh)), INPUTS, "0", tmp_path)),
         "layer": ("folder", lambda: activations(wrapped, INPUTS, "0.first", tmp_path)),
-        "samples": ("folder", lambda: activations(wrapped, INPUTS, "0", tmp_path, samples=every_input)),
+        "samples": ("inputs", lambda: activations(wrapped, INPUTS, "0", tmp_path, samples=first_half)),
         "type": ("folder", lambda: activations(wrapped, INPUTS, "0", tmp_path, dtype=torch.float16)),
         "inputs": ("inputs", lambda: activations(wrapped, first_changed, "0", tmp_path)),
         "fewer": ("inputs", lambda: activations(wrapped, INPUTS[:2], "0", tmp_path)),

@@ -14,16 +14,9 @@ from torch import Tensor, nn
 
 from pindown.metrics.arrays import Matrix
 
-N_ROUNDS, N_KNOTS = 300, 64
-"""Rounds, and quantiles along an axis. For four latents of rooms, probes scored 0.34 before (chance 0.25), 0.30 after
-100 rounds, 0.28 after 200 and after 400."""
-
-SHRINKAGE = 0.5
-"""Fraction of the sampling variance of quantiles by which moves are shrunk. With 1 the moves end too early: probes of
-four latents of rooms scored 0.29; 0.28 with half, and 0.28 with 0, which kept less of the latents."""
-
-MIN_SAMPLES = 2_000
-"""Samples of a group below which its latents stay: their quantiles err by as much as adversarial training leaves."""
+N_ROUNDS, N_KNOTS = 300, 64  # rounds, and quantiles along an axis
+SHRINKAGE = 0.5  # fraction of the sampling variance of quantiles by which moves are shrunk
+MIN_SAMPLES = 2_000  # of a group: the quantiles of fewer err by as much as adversarial training leaves
 
 
 def matrix_power(covariance: Matrix, exponent: float) -> Matrix:

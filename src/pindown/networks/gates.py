@@ -32,14 +32,9 @@ from torch.nn.functional import embedding_bag
 
 from pindown.errors import InputError
 
-MAX_DEFAULT_K, FEATURES_PER_ACTIVE = 32, 32
-"""The default k: at most 32, and at most one active feature in 32."""
-
-THRESHOLD_MOMENTUM = 0.99
-"""Weight of the old value in the running mean of the BatchTopK threshold."""
-
-AT_ONCE = 1 << 24
-"""Maximum number of scores, samples × features, in a block."""
+MAX_DEFAULT_K, FEATURES_PER_ACTIVE = 32, 32  # the default k: at most 32, and at most one active feature in 32
+THRESHOLD_MOMENTUM = 0.99  # weight of the old value in the running mean of the BatchTopK threshold
+AT_ONCE = 1 << 24  # scores, samples × features, in a block
 
 
 class Gate(ABC):

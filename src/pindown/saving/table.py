@@ -51,7 +51,7 @@ _BY_MODULE = {
     "pindown.methods.sparse.autoencoder": "SparseAutoencoder Seeds sparse_optimizer=adam_by_angle",
     "pindown.methods.sparse.basis": "Basis SparseBasis Volume",
     "pindown.methods.sparse.estimator": "Sparse",
-    "pindown.methods.sparse.pair": "GatedMap=Gated PairOfDictionaries=Pair PlainMap=Plain SparsePair",
+    "pindown.methods.sparse.pair": "GatedMap=Mlp PairOfDictionaries=Pair PlainMap=Mlp SparsePair",
     "pindown.methods.transport": "Transport=SlicedTransport",
     "pindown_papers.erasers": "ComponentRemoval PerValueStandardiser Untouched",
     "pindown.metrics.dependence": "Confounding",

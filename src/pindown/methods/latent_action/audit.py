@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_val_predict
-from sklearn.utils import check_array
 
 from pindown.auditing.checks.nuisances import leakage_verdict
 from pindown.auditing.checks.samples import common_levels, enough_samples
@@ -21,7 +20,7 @@ from pindown.auditing.evidence import N_PERMUTATIONS, AuditScore, Evidence, Stri
 from pindown.auditing.plans import Plan
 from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
-from pindown.data.data import Data, Sides, from_torch
+from pindown.data.data import Data, Sides
 from pindown.data.labels import as_numbers, combined
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.methods.alignment import PolynomialRidge
@@ -32,6 +31,7 @@ from pindown.methods.latent_action.transitions import (
     components,
     components_of_bodies,
     explained,
+    read_mapping,
     read_pairs,
     read_transitions,
 )
@@ -67,18 +67,6 @@ class TransitionSamples(Samples):
     has_noise: ClassVar[bool] = False
     """Positions before and after are not noise, though latents explain no position."""
 
-    def masks(self) -> Iterator[tuple[Body, Mask]]:
-        """Yield each body, and which transitions are its own."""
-        for number in np.unique(self.data.nuisance):
-            yield self.bodies[number], self.data.nuisance == number
-
-    def padded(self, parts: Mapping[Body, NDArray[np.floating]]) -> Matrix:
-        """Return one table of features of each body, with zeros where a body has fewer."""
-        table = np.zeros((len(self), max(part.shape[1] for part in parts.values())))
-        for body, own in self.masks():
-            table[own, : parts[body].shape[1]] = parts[body]
-        return table
-
     def drawn(self, fraction: float, rng: np.random.Generator) -> Mask:
         """Choose a fraction of the units of each body, and of those that several bodies share."""
         unit, number = np.unique(self.data.groups, return_inverse=True)
@@ -88,14 +76,17 @@ class TransitionSamples(Samples):
         return np.isin(self.data.groups, np.concatenate([same[: round(fraction * len(same))] for same in kinds]))
 
 
+def masks(bodies: Sequence[Body], data: Data) -> dict[Body, Mask]:
+    """Return each body that occurs, and which transitions are its own."""
+    return {bodies[number]: data.nuisance == number for number in np.unique(data.nuisance)}
+
+
 def bodies_of(est: LatentAction, data: Data) -> dict[Body, Transitions]:
     """Return the transitions of each body that occurs."""
-    d = data.X.shape[1] // 2
-    found = {}
-    for number in np.unique(data.nuisance):
-        body, own = est.bodies_[number], data.nuisance == number
+    halves, found = np.hsplit(data.X, 2), {}
+    for body, own in masks(est.bodies_, data).items():
         shape = est.shape_of(body)
-        before, after = (part[:, : np.prod(shape)].reshape(-1, *shape) for part in (data.X[own, :d], data.X[own, d:]))
+        before, after = (half[own, : np.prod(shape)].reshape(-1, *shape) for half in halves)
         found[body] = Transitions(before, after, data.groups[own])
     return found
 
@@ -108,24 +99,29 @@ class LatentActionRefitting(Refitting["LatentAction"]):
             raise InputError("given", "audit: LatentAction does not use `given`. Leave it out.")
         if not isinstance(X, Mapping):
             raise InputError("X", "audit: `X` of LatentAction must be a mapping from body to `Data`, or to an array.")
-        by_body = all(isinstance(each, Data) for each in X.values())
-        parts = {role: _by_body(X, role) if by_body else sides.get(role) for role in ("groups", "truth", "floor")}
-        x_t, x_next, pairs = (_by_body(X, "X"), _by_body(X, "pairs"), y) if by_body else (X, y, None)
-        transitions = read_transitions(x_t or {}, x_next, parts["groups"])
+        if all(isinstance(each, Data) for each in X.values()):
+            data, pairs = X, y
+        else:
+            roles = {"pairs": y, **{role: sides.get(role) for role in ("groups", "truth", "floor")}}
+            given = {role: read_mapping(role, part, X) for role, part in roles.items() if part is not None}
+            data = {body: Data(x, **{role: part[body] for role, part in given.items()}) for body, x in X.items()}
+            pairs = None
+        transitions = read_transitions(*({b: getattr(d, r) for b, d in data.items()} for r in ("X", "pairs", "groups")))
         for body, each in transitions.items():
             if body not in est.bodies_:
                 raise InputError("X", f"audit: {body} did not occur in `fit`. Leave it out, or fit it, too.")
             if len(np.unique(each.episode)) < MIN_EPISODES:
                 message = f"audit: {body} has too few episodes to hold some out and halve the rest. Give 8."
                 raise InputError("groups", message)
-        motion = _motions(transitions, pairs)
-        flat = [[a.reshape(len(a), -1) for a in (each.before, each.after)] for each in transitions.values()]
-        d = max(before.shape[1] for before, _ in flat)
-        x = np.concatenate([np.hstack([np.pad(a, ((0, 0), (0, d - a.shape[1]))) for a in both]) for both in flat])
+        motion = None if pairs is None else np.concatenate(list(read_pairs(pairs, transitions).values()))
+        before, after = (
+            _padded([getattr(each, part).reshape(len(each), -1) for each in transitions.values()])
+            for part in ("before", "after")
+        )
         number = np.repeat([est.bodies_.index(body) for body in transitions], [*map(len, transitions.values())])
         units = _units(np.concatenate([each.episode for each in transitions.values()]), number, motion)
-        truth, floor = (_stacked(name, parts[name], transitions) for name in ("truth", "floor"))
-        table = Data(x, nuisance=number, pairs=motion, groups=units, truth=truth, floor=floor)
+        truth, floor = (_stacked([getattr(each, role) for each in data.values()]) for role in ("truth", "floor"))
+        table = Data(np.hstack([before, after]), nuisance=number, pairs=motion, groups=units, truth=truth, floor=floor)
         return TransitionSamples(table, "nuisance", as_numbers(number), units, est.bodies_)
 
     def fit(self, est: LatentAction, data: Data, *, seed: int, elsewhere: bool) -> LatentAction:
@@ -133,9 +129,8 @@ class LatentActionRefitting(Refitting["LatentAction"]):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IdentifiabilityWarning)  # leakage is measured
             if est.body_maps_ is None:
-                d = data.X.shape[1] // 2
                 body = np.array([est.bodies_[number] for number in data.nuisance])
-                return fresh.fit(data.X[:, :d], data.X[:, d:], body, groups=data.groups)
+                return fresh.fit(*np.hsplit(data.X, 2), body, groups=data.groups)
             bodies, pairs = bodies_of(est, data), dict(_pairs(est, data))
             return fresh.fit(
                 {body: each.before for body, each in bodies.items()},
@@ -145,21 +140,15 @@ class LatentActionRefitting(Refitting["LatentAction"]):
             )
 
 
-def _by_body(data: Mapping[Body, Data], role: str) -> dict[Body, Matrix] | None:
-    """Return a part of each body's data; None if no body has it."""
-    found = {body: getattr(each, role) for body, each in data.items()}
-    return None if all(part is None for part in found.values()) else found
+def _padded(parts: Sequence[NDArray[np.floating]]) -> Matrix:
+    """Return tables of several bodies as one, with zeros where a body has fewer columns."""
+    width = max(part.shape[1] for part in parts)
+    return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
 
-def _motions(transitions: Mapping[Body, Transitions], pairs: Any) -> Labels | None:
-    """Return the number of the motion that each transition makes, −1 if it is in no pair; None without pairs."""
-    if pairs is None:
-        return None
-    shared = read_pairs(pairs, transitions)
-    motion = {body: np.full(len(each), -1) for body, each in transitions.items()}
-    for body, samples in shared.samples.items():
-        motion[body][samples] = shared.motions[body]
-    return np.concatenate(list(motion.values()))
+def _stacked(parts: Sequence[NDArray[Any] | None]) -> Matrix | None:
+    known = [part.reshape(len(part), -1).astype(np.float64) for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
 
 
 def _units(episode: Labels, body: Labels, motion: Labels | None) -> Labels:
@@ -173,24 +162,11 @@ def _units(episode: Labels, body: Labels, motion: Labels | None) -> Labels:
     return components(int(unit.max()) + 1, links)[unit]
 
 
-def _stacked(name: str, values: object, transitions: Mapping[Body, Transitions]) -> Matrix | None:
-    if values is None:
-        return None
-    if not isinstance(values, Mapping) or set(values) != set(transitions):
-        raise InputError(name, f"audit: `{name}` must be a mapping of the same bodies as X.")
-    found = {b: check_array(from_torch(values[b]), dtype=np.float64, input_name=name) for b in transitions}
-    for body, part in found.items():
-        if len(part) != len(transitions[body]):
-            message = f"audit: {name} of {body} has {len(part)} samples, but X has {len(transitions[body])}."
-            raise InputError(name, message)
-    return np.concatenate(list(found.values()))
-
-
 def _pairs(est: LatentAction, data: Data) -> Iterator[tuple[tuple[Body, Body], Labels]]:
     """Yield pairs of bodies with numbers of their transitions that made the same motion, if there are some."""
     if data.pairs is None:
         return
-    own = {est.bodies_[number]: data.pairs[data.nuisance == number] for number in np.unique(data.nuisance)}
+    own = {body: data.pairs[mask] for body, mask in masks(est.bodies_, data).items()}
     paired = {body: np.flatnonzero(motion >= 0) for body, motion in own.items()}
     for a, b in combinations(own, 2):
         same = np.argwhere(own[a][paired[a]][:, None] == own[b][paired[b]])
@@ -217,7 +193,7 @@ class BodyComparison(Comparison["LatentAction"]):
             )
 
         scores = [AuditScore("truth, one probe for all bodies (R²)", within(slice(None)), 0.0)]
-        for body, own in samples.masks():
+        for body, own in masks(samples.bodies, samples.data).items():
             others = probe.fit(latents[~own], truth[~own]).predict(latents[own])
             scores += [
                 AuditScore(f"truth of {body} (R²)", within(own), 0.0),
@@ -234,23 +210,24 @@ class LatentActionSpec(MethodSpec["LatentAction"]):
     refitting = LatentActionRefitting()
 
     def latents(self, est: LatentAction, data: Data) -> Matrix:
-        latents = np.empty((len(data), est.n_components_))
+        latents, own = np.empty((len(data), est.n_components_)), masks(est.bodies_, data)
         for body, each in bodies_of(est, data).items():
-            latents[data.nuisance == est.bodies_.index(body)] = est.encode(body, each)
+            latents[own[body]] = est.encode(body, each)
         return latents
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         fit, held_out = refits.others[0], refits.held_out
         assert isinstance(held_out, TransitionSamples)
         latents, known = (self.latents(fit, each.data) for each in (held_out, refits.train))
-        body, bodies = held_out.strata, bodies_of(fit, held_out.data)
-        changes = {name: fit.inputs(name, each).change for name, each in bodies.items()}
+        body, bodies, own = held_out.strata, bodies_of(fit, held_out.data), masks(fit.bodies_, held_out.data)
+        order = np.concatenate([np.flatnonzero(own[name]) for name in bodies])
+        changes = _padded([fit.inputs(name, each).change for name, each in bodies.items()])[np.argsort(order)]
         seed, effort = int(rng.integers(2**31)), Effort(n_seeds=1, n_permutations=N_PERMUTATIONS)
         measure = partial(leakage, groups=held_out.units, continuous=False, effort=effort, random_state=seed)
         found = measure(latents, body)
         if held_out.data.floor is not None:
             found = found.with_floor(measure(held_out.data.floor, body))
-        before = measure(held_out.padded(changes), body, probes=QUICK)
+        before = measure(changes, body, probes=QUICK)
         controls = leak_controls("bodies", partial(measure, probes=QUICK), latents, held_out, rng, seed)
         explained_scores = [*_explained(fit, refits, bodies, latents, known)]
         least = min(explained_scores, key=lambda score: score.value)
@@ -292,18 +269,17 @@ def _explained(
 ) -> Iterator[AuditScore]:
     """Yield for each body the R² of held-out displacements, predicted by the forward model of the fit.
 
-    For frames: of what moved in them, predicted by a linear map fitted to the other episodes. The change of
-    pixels does not grow with the length of a motion.
+    For frames: of what moved in them, by a linear map fitted to the other episodes.
     """
     train = bodies_of(fit, refits.train.data)
+    own, others = (masks(fit.bodies_, part.data) for part in (refits.held_out, refits.train))
     for body, each in bodies.items():
-        own, others = (part.nuisance == fit.bodies_.index(body) for part in (refits.held_out.data, refits.train.data))
         if each.are_frames:
             motion, learned = (fit.inputs(body, part[body]).change for part in (bodies, train))
-            probe = PolynomialRidge().fit(known[others], learned)
-            what, value = "motion in frames", pooled_r2(motion, probe.predict(latents[own]))
+            probe = PolynomialRidge().fit(known[others[body]], learned)
+            what, value = "motion in frames", pooled_r2(motion, probe.predict(latents[own[body]]))
         else:
-            predicted = fit.predict(body, each.before, latents[own])
+            predicted = fit.predict(body, each.before, latents[own[body]])
             what, value = "displacements", explained(each.before, each.after, predicted)
         yield AuditScore(f"{what} of {body} reconstructed (R²)", value, 0.0)
 
@@ -315,22 +291,23 @@ def _with_pairs(
 
     Scored on held-out pairs; means over pairs of bodies. 0 pairs compare latents as they are.
     """
-    train, held_out = refits.train.data, refits.held_out.data
-    held = dict(_pairs(fit, held_out))
-    found: dict[int, list[float]] = {}
-    for (a, b), links in _pairs(fit, train):
-        if len(held.get((a, b), ())) < MIN_PAIRS:
+    held, found = dict(_pairs(fit, refits.held_out.data)), dict[int, list[float]]()
+    of_train, of_held = (
+        {body: values[own] for body, own in masks(fit.bodies_, part.data).items()}
+        for values, part in ((known, refits.train), (latents, refits.held_out))
+    )
+    for both, links in _pairs(fit, refits.train.data):
+        if len(held.get(both, ())) < MIN_PAIRS:
             continue
-        for first, second, columns in ((a, b, [0, 1]), (b, a, [1, 0])):
-            x, y, new_x, new_y = (
-                part[data.nuisance == fit.bodies_.index(body)][pairs[:, column]]
-                for part, data, pairs in ((known, train, links), (latents, held_out, held[a, b]))
-                for body, column in zip((first, second), columns, strict=True)
-            )
+        x, y = (of_train[body][column] for body, column in zip(both, links.T, strict=True))
+        new_x, new_y = (of_held[body][column] for body, column in zip(both, held[both].T, strict=True))
+        for (start, goal), (new_start, new_goal) in zip(
+            ((x, y), (y, x)), ((new_x, new_y), (new_y, new_x)), strict=True
+        ):
             for n in (n for n in N_PAIRS if n <= len(x)):
                 some = rng.permutation(len(x))[:n]
-                mapped = PolynomialRidge().fit(x[some], y[some]).predict(new_x) if n else new_x
-                found.setdefault(n, []).append(pooled_r2(new_y, mapped))
+                mapped = PolynomialRidge().fit(start[some], goal[some]).predict(new_start) if n else new_start
+                found.setdefault(n, []).append(pooled_r2(new_goal, mapped))
     for n, scores in found.items():
         yield AuditScore(f"latents of another body, mapped with {n} pairs (R²)", float(np.mean(scores)), 0.0)
 
@@ -360,11 +337,5 @@ def _steps_ahead(fit: LatentAction, bodies: Mapping[Body, Transitions]) -> tuple
 
 
 def _lengths(follows: Mask) -> Labels:
-    """Return how many transitions each run of consecutive ones has.
-
-    Examples
-    --------
-    >>> _lengths(np.array([False, True, True, False, False, True]))
-    array([3, 1, 2])
-    """
+    """Return how many transitions each run of consecutive ones has."""
     return np.diff(np.append(np.flatnonzero(~follows), len(follows)))

@@ -15,7 +15,6 @@ import numpy as np
 from scipy.linalg import eigh
 from sklearn.linear_model import RidgeCV
 
-from pindown import networks
 from pindown.errors import InputError
 from pindown.methods.forget import Forget
 from pindown.methods.held_out import HeldOut
@@ -26,7 +25,6 @@ from pindown.methods.latent_action.transitions import (
     Body,
     Observations,
     Pairs,
-    SharedMotions,
     Transitions,
     explained,
     listed,
@@ -47,27 +45,16 @@ FORWARD_PENALTY = 1e-4  # of the forward model, relative to the mean square of i
 class BodyMap:
     r"""A body's latents, :math:`z = W^\top (c - m)` of changes c, and its forward model.
 
-    Attributes
-    ----------
-    centre : ndarray of shape (c,)
-        m, the mean change: of displacements, or of what moves in frames.
-    weights : ndarray of shape (c, k)
-        W.
-    fitted_to : str
-        What W is fitted to: ``"innovations"``, ``"displacements"`` if no transition has earlier ones, ``"pairs"``, or
-        ``"latents"`` of other bodies.
-    place, unit : ndarray of shape (d,)
-        Mean and standard deviation of observations.
-    forward : ndarray of shape ((1 + k)(1 + d), d)
-        Coefficients of the displacement: linear in the latents, with coefficients linear in the observation.
+    A displacement is predicted linearly from the latents, with coefficients linear in the observation. ``fitted_to``
+    is ``"innovations"``, ``"displacements"`` if no transition has earlier ones, ``"pairs"``, or ``"latents"``.
     """
 
-    centre: Matrix
-    weights: Matrix
+    centre: Matrix  # m, the mean displacement, or mean of what moves in frames; (c,)
+    weights: Matrix  # W; (c, k)
     fitted_to: str
-    place: Matrix = field(default_factory=lambda: np.zeros(0))
-    unit: Matrix = field(default_factory=lambda: np.zeros(0))
-    forward: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+    place: Matrix = field(default_factory=lambda: np.zeros(0))  # mean of observations; (d,)
+    unit: Matrix = field(default_factory=lambda: np.zeros(0))  # standard deviation of observations; (d,)
+    forward: Matrix = field(default_factory=lambda: np.zeros((0, 0)))  # coefficients; ((1 + k)(1 + d), d)
 
     def encode(self, transitions: Transitions) -> Matrix:
         """Return latents; (n, k)."""
@@ -130,19 +117,13 @@ def innovation_variances(transitions: Transitions) -> Matrix:
 
 
 def count_action_dimensions(spectra: Sequence[Matrix]) -> int:
-    """Return the number of dimensions of the action: the k after which variances fall most.
+    """Return the number of dimensions of the action: the k after which log variances fall most, in the mean of bodies.
 
-    The fall is that of log variances, in the mean over bodies, since that of one body may depend on its joints. It is
-    weighted by √k, since long lever arms make the first variance large. Variances below a hundredth of the largest
-    count as zero.
+    The fall is weighted by √k, since long lever arms make the first variance large.
 
     Examples
     --------
     >>> count_action_dimensions([np.array([9, 5, 4, 0.3, 0.1]), np.array([7, 6, 2, 0.1, 0.05, 0.02])])
-    3
-    >>> count_action_dimensions([np.array([9, 5, 4]), np.array([7, 6, 2, 0.1])])
-    3
-    >>> count_action_dimensions([np.array([9, 1.6, 1.2, 0.2, 0.1]), np.array([9, 1.4, 1, 0.25, 0.1])])
     3
     """
     logs = [np.log(np.maximum(np.append(each, 0.0) / each[0], MIN_VARIANCE)) for each in spectra]
@@ -162,33 +143,31 @@ def fit_to_innovations(transitions: Transitions, n_components: int) -> BodyMap:
 
 
 def fit_to_pairs(
-    transitions: Mapping[Body, Transitions],
+    learned: Mapping[Body, Transitions],
     paired: Mapping[Body, Transitions],
-    shared: SharedMotions,
+    motions: Mapping[Body, Labels],
     n_components: int,
 ) -> dict[Body, BodyMap]:
     r"""Fit a map for each body to latents of motions on which all bodies agree.
 
     At first the latents Z of the motions, (motions, k), maximise :math:`\sum_e \mathrm{tr}\, Z_e^\top H_e Z_e` with
-    :math:`\sum_e Z_e^\top Z_e = I`, where :math:`Z_e` are those of body e, and :math:`H_e` is the regression on its
-    latents by innovations (Kettenring, 1971: canonical correlations of several sets). In a few rounds Z is then
-    regressed on each body, and becomes the mean over bodies. More rounds would find what bodies share besides actions.
+    :math:`\sum_e Z_e^\top Z_e = I`, where :math:`H_e` is the regression on the latents of body e by innovations
+    (Kettenring, 1971). In a few rounds Z is then regressed on each body, and becomes the mean over bodies. More rounds
+    would find what bodies share besides actions.
     """
-    agreement, count = np.zeros((shared.n_motions, shared.n_motions)), np.zeros(shared.n_motions)
-    for body, motions in shared.motions.items():
-        own = fit_to_innovations(transitions[body], n_components).encode(paired[body])
-        np.add.at(agreement, (motions[:, None], motions[None, :]), own @ np.linalg.pinv(own))
-        np.add.at(count, motions, 1.0)
+    n_motions = 1 + max(int(own.max()) for own in motions.values())
+    agreement, count = np.zeros((n_motions, n_motions)), np.zeros(n_motions)
+    for body, own in motions.items():
+        z = fit_to_innovations(learned[body], n_components).encode(paired[body])
+        np.add.at(agreement, (own[:, None], own[None, :]), z @ np.linalg.pinv(z))
+        np.add.at(count, own, 1.0)
     latents = eigh(agreement, np.diag(count))[1][:, ::-1][:, :n_components]
     for _ in range(N_ROUNDS):
         latents = latents @ matrix_power(_moments(latents), -0.5)
-        maps = {
-            body: regress_latents(each, paired[body], latents[shared.motions[body]], "pairs")
-            for body, each in transitions.items()
-        }
+        maps = {b: regress_latents(learned[b], paired[b], latents[own], "pairs") for b, own in motions.items()}
         latents = np.zeros_like(latents)
-        for body, motions in shared.motions.items():
-            np.add.at(latents, motions, maps[body].encode(paired[body]))
+        for body, own in motions.items():
+            np.add.at(latents, own, maps[body].encode(paired[body]))
         latents /= count[:, None]
     return maps
 
@@ -291,9 +270,10 @@ def _fit_maps(
     if pairs is None:
         alone = {body: fit_to_innovations(each, n_components) for body, each in learned.items()}
         return match_covariances(alone, learned), []
-    shared = read_pairs(pairs, whole)
-    of_pairs = {body: whole[body].take(which) for body, which in shared.samples.items()}
-    maps = match_covariances(fit_to_pairs(learned, of_pairs, shared, n_components), learned)
+    motions = read_pairs(pairs, whole)
+    in_pairs = {body: whole[body].take(own >= 0) for body, own in motions.items()}
+    numbers = {body: own[own >= 0] for body, own in motions.items()}
+    maps = match_covariances(fit_to_pairs(learned, in_pairs, numbers, n_components), learned)
     paired = []
     for (first, second), links in pairs.items():
         of_first, of_second = np.asarray(links).T
@@ -314,32 +294,30 @@ def fit_body_maps(
         features = {body: SlowFeatures.fitted(each) for body, each in learned.items()}
         transitions = {body: features[body].transitions(each) for body, each in transitions.items()}
         learned = {body: each.take(~out[body]) for body, each in transitions.items()}
-    widths = {body: each.change.shape[1] for body, each in transitions.items()}
-    narrowest = min(widths, key=lambda body: widths[body])
-    if n_components is None and features:
-        n_components = min(N_COMPONENTS, widths[narrowest])
-    elif n_components is None:
-        n_components = count_action_dimensions([innovation_variances(each) for each in learned.values()])
-    if n_components > widths[narrowest]:
-        message = f"n_components={n_components} must be at most {widths[narrowest]}, the features of {narrowest}"
+    width, narrowest = min((each.change.shape[1], str(body)) for body, each in transitions.items())
+    if n_components is None:
+        n_components = (
+            min(N_COMPONENTS, width)
+            if features
+            else count_action_dimensions([innovation_variances(each) for each in learned.values()])
+        )
+    if n_components > width:
+        message = f"n_components={n_components} must be at most {width}, the features of {narrowest}"
         raise InputError("n_components", f"LatentAction: {message}.")
     maps, paired = _fit_maps(learned, transitions, pairs, n_components)
     number = np.repeat(np.arange(len(maps)), [len(each) for each in transitions.values()])
     latents = np.concatenate([maps[body].encode(each) for body, each in transitions.items()])
     episode = np.concatenate([each.episode for each in transitions.values()]) * len(maps) + number
-    one_map = networks.skip_mlp if forget.encoder is None else forget.encoder
-    forget.set_params(n_components=n_components, encoder=one_map)
     data, held_out = LabelledLatents(latents, number, episode), np.concatenate(list(out.values()))
-    removal, applied = remove_body(forget, data, held_out, paired, seed)
+    removal, applied = remove_body(forget.set_params(n_components=n_components), data, held_out, paired, seed)
     fitted = BodyMaps(maps, applied)
     maps = {body: maps[body].with_forward(each, fitted.encode(body, each)) for body, each in learned.items()}
     fitted = BodyMaps(maps, applied)
-    held = {body: each.take(out[body]) for body, each in transitions.items()}
-    score, trained = (float(np.mean([_score(fitted, b, each) for b, each in part.items()])) for part in (held, learned))
-    found = HeldOut(SCORE, score, trained, 0.0, n_samples=int(held_out.sum()), n_folds=1, n_steps=0)
+    scores = [
+        np.mean(
+            [explained(b.before, b.after, fitted.predict(e, b.before, fitted.encode(e, b))) for e, b in part.items()]
+        )
+        for part in ({body: each.take(out[body]) for body, each in transitions.items()}, learned)
+    ]
+    found = HeldOut(SCORE, *map(float, scores), 0.0, n_samples=int(held_out.sum()), n_folds=1, n_steps=0)
     return replace(fitted, features=features), removal, found
-
-
-def _score(maps: BodyMaps, body: Body, transitions: Transitions) -> float:
-    predicted = maps.predict(body, transitions.before, maps.encode(body, transitions))
-    return explained(transitions.before, transitions.after, predicted)

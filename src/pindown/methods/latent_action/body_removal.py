@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.model_selection import cross_val_predict
 
+from pindown import networks
 from pindown.errors import IdentifiabilityWarning, InputError, warn
 from pindown.methods.alignment import PolynomialRidge
 from pindown.methods.forget import Forget
@@ -101,6 +102,8 @@ def remove_body(
         reason = f"the worst probe predicts the body with balanced accuracy {before:.3f} (chance {chance:.3f}"
         return BodyRemoval(False, f"{reason}{doubt}) on {where}.", chance, before), None
     learned = data.take(~held_out)
+    if forget.encoder is None:
+        forget.set_params(encoder=networks.skip_mlp)  # one map for all bodies: later the body is unknown
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # what remains is measured below
         forget.fit(learned.latents, learned.body)
@@ -115,9 +118,8 @@ def remove_body(
     if transfer is not None:
         transferred = _transfer([(forget.transform(x), forget.transform(y)) for x, y in pairs]) or 0.0
         loss, cost = max(loss, transfer - transferred), f"{cost}, transfer R² {transfer:.3f} → {transferred:.3f}"
-    reason = (
-        f"balanced accuracy of the worst probe {before:.3f} → {after:.3f} (chance {chance:.3f}) on {where}, {cost}."
-    )
+    accuracy = f"balanced accuracy of the worst probe {before:.3f} → {after:.3f} (chance {chance:.3f})"
+    reason = f"{accuracy} on {where}, {cost}."
     if required:
         reason = f"n_components asks for {made.shape[1]} of {data.latents.shape[1]} latents; {reason}"
     applied = required or (after <= before - MIN_GAIN and loss <= MAX_LOSS)

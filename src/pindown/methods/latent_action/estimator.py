@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from pindown import _random, networks, theory
+from pindown import _random, theory
 from pindown._random import RandomState
 from pindown.data.data import as_array, from_torch
 from pindown.data.labels import combined
@@ -33,6 +33,7 @@ from pindown.methods.latent_action.transitions import (
     listed,
     read_bodies,
     read_episodes,
+    read_mapping,
     read_numbers,
     read_table,
     read_transitions,
@@ -185,27 +186,23 @@ class LatentAction(Saves, BaseEstimator):
             message = "arrays must have shape (n, d). Give frames, or bodies with other features, as mappings from body"
             raise InputError("X_t", f"LatentAction: {message}.")
         bodies = read_bodies(body, len(X_t))
-        if len(bodies.values) == 1:
-            message = f"there is one body only, {bodies.values[0]}. Give several, or fit InverseDynamics"
-            raise InputError("body", f"LatentAction: {message}.")
-        dynamics = self._stage("dynamics", InverseDynamics, self.dynamics)
-        forget = self._stage("forget", Forget, self.forget)
+        self._check_several("body", bodies.values)
+        dynamics, forget = self._stage("dynamics", InverseDynamics), self._stage("forget", Forget)
         n_components = forget.n_components if self.n_components is None else self.n_components
         is_open = dynamics.n_components is None
         if is_open:
             dynamics.set_params(n_components=n_components)
         latents = from_torch(dynamics.fit(X_t, X_next, body, groups=groups).transform(X_t, X_next))
         n_components = dynamics.n_components_ if is_open else n_components
+        required = n_components is not None and n_components < dynamics.n_components_
         if n_components is not None and n_components > dynamics.n_components_:
             message = f"n_components={n_components} must be at most {dynamics.n_components_}, those of dynamics"
             raise InputError("n_components", f"LatentAction: {message}.")
-        one_map = networks.skip_mlp if forget.encoder is None else forget.encoder  # the body is unknown later
-        forget.set_params(n_components=n_components, encoder=one_map)
         episodes = read_episodes(groups, len(latents))
         episode = np.arange(len(latents)) if episodes is None else combined(episodes, bodies.labels)
         held_out = np.isin(np.arange(len(latents)), dynamics.held_out_samples_)
         data, seed = LabelledLatents(latents, bodies.labels, episode), _random.draw_seed(self.random_state) % 2**63
-        required = n_components is not None and n_components < dynamics.n_components_
+        forget.set_params(n_components=n_components)
         self.removal_, self.forget_ = remove_body(forget, data, held_out, [], seed, required=required)
         self.dynamics_, self.held_out_, self.body_maps_ = dynamics, dynamics.held_out_, None
         self.bodies_ = tuple(bodies.values.tolist())
@@ -220,12 +217,10 @@ class LatentAction(Saves, BaseEstimator):
             message = "LatentAction: dynamics is one model for all bodies. Leave it out, or give arrays of one width."
             raise InputError("dynamics", message)
         transitions = read_transitions(X_t, X_next, groups)
-        if len(transitions) == 1:
-            message = f"there is one body only, {listed(transitions)}. Give several, or fit InverseDynamics"
-            raise InputError("X_t", f"LatentAction: {message}.")
+        self._check_several("X_t", transitions)
         if self.n_components is not None:
             check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
-        forget = self._stage("forget", Forget, self.forget)
+        forget = self._stage("forget", Forget)
         n_components = forget.n_components if self.n_components is None else self.n_components
         seed = _random.draw_seed(self.random_state) % 2**63
         maps, self.removal_, self.held_out_ = fit_body_maps(transitions, pairs, n_components, forget, seed)
@@ -261,11 +256,8 @@ class LatentAction(Saves, BaseEstimator):
                 raise InputError("body", "LatentAction: body is missing. Latents have other effects in other bodies.")
             self._check_known(body)
             return self._predict(X_t, Z, body)
-        found = self._read(X_t, X_t)
-        latents = _mapping("Z", Z)
-        if set(latents) != set(found):
-            raise InputError("Z", f"LatentAction: Z must map the bodies of X_t ({listed(found)}) to latents.")
-        predicted = {}
+        found, predicted = self._read(X_t, X_t), {}
+        latents = read_mapping("Z", Z, found)
         for whose, each in found.items():
             values = read_table("Z", latents[whose], (len(each), self.n_components_)).astype(np.float64)
             predicted[whose] = like(X_t[whose], self.predict(whose, each.before, values))
@@ -286,8 +278,8 @@ class LatentAction(Saves, BaseEstimator):
         mapping from body to array of shape (n, n_steps + 1, n_features) or (n, n_steps + 1, c, h, w)
             The observations, starting with ``X_t``.
         """
-        here = dict(_mapping("X_t", X_t))
-        latents = {whose: np.asarray(from_torch(part)) for whose, part in _mapping("Z", Z).items()}
+        here = dict(read_mapping("X_t", X_t))
+        latents = {whose: np.asarray(from_torch(part)) for whose, part in read_mapping("Z", Z).items()}
         n_steps = {part.shape[1] if part.ndim == 3 else -1 for part in latents.values()}
         if len(n_steps) != 1 or -1 in n_steps:
             message = "Z must have shape (n, n_steps, n_components), with as many steps for every body"
@@ -375,7 +367,7 @@ class LatentAction(Saves, BaseEstimator):
 
     def _read(self, X_t: PerBody, X_next: PerBody) -> dict[Body, Transitions]:
         assert self.body_maps_ is not None
-        found = read_transitions(_mapping("X_t", X_t), X_next, None, min_episodes=0)
+        found = read_transitions(read_mapping("X_t", X_t), X_next, None, min_episodes=0)
         for whose, each in found.items():
             self.body_maps_.check(whose, each.before)
         return found
@@ -386,17 +378,16 @@ class LatentAction(Saves, BaseEstimator):
             message = f"body has values that did not occur in `fit`: {listed(new)}. It knows {listed(self.bodies_)}"
             raise InputError("body", f"LatentAction: {message}.")
 
-    def _stage(self, name: str, kind: type[Stage], given: Stage | None) -> Stage:
+    def _check_several(self, argument: str, bodies: Iterable[Body]) -> None:
+        if len(names := list(bodies)) == 1:
+            message = f"there is one body only, {names[0]}. Give several, or fit InverseDynamics"
+            raise InputError(argument, f"LatentAction: {message}.")
+
+    def _stage(self, name: str, kind: type[Stage]) -> Stage:
+        given = getattr(self, name)
         if given is not None and not isinstance(given, kind):
             raise TypeError(f"LatentAction: {name} must be {kind.__name__}(…) or None, got {given!r}.")
         stage = kind() if given is None else clone(given)
         if self.random_state is not None:
             stage.set_params(random_state=_random.draw_seed(self.random_state))
         return stage
-
-
-def _mapping(name: str, values: object) -> Mapping:
-    if not isinstance(values, Mapping):
-        message = f"{name} must be a mapping from body to array, as in `fit`, got {type(values).__name__}"
-        raise InputError(name, f"LatentAction: {message}.")
-    return values

@@ -38,21 +38,11 @@ AT_ONCE = 256  # frames whose slopes are in memory
 
 @dataclass(frozen=True, eq=False)
 class OpticalFlow:
-    """Leading directions of the optical flow between frames.
+    """Leading directions of the optical flow between frames."""
 
-    Attributes
-    ----------
-    least : float
-        Squared slope that is added to that of each window.
-    mean : ndarray of shape (d,)
-        Mean flow of all windows.
-    axes : ndarray of shape (d, m)
-        Leading directions.
-    """
-
-    least: float
-    mean: Matrix
-    axes: Matrix
+    least: float  # squared slope that is added to that of each window
+    mean: Matrix  # flow of all windows; (d,)
+    axes: Matrix  # leading directions; (d, m)
 
     @classmethod
     def fitted(cls, transitions: Transitions) -> OpticalFlow:
@@ -98,11 +88,9 @@ def window_flow(before: Observations, after: Observations, least: float) -> Matr
     >>> float(found[1, 4, 4].round(3))
     0.5
     """
-    parts = (slice(i, i + AT_ONCE) for i in range(0, len(before), AT_ONCE))
-    return np.concatenate([_lucas_kanade(before[part], after[part], least) for part in parts])
-
-
-def _lucas_kanade(before: Observations, after: Observations, least: float) -> Matrix:
+    if len(before) > AT_ONCE:
+        parts = (slice(i, i + AT_ONCE) for i in range(0, len(before), AT_ONCE))
+        return np.concatenate([window_flow(before[part], after[part], least) for part in parts])
     first, second = (gaussian_filter(frames, (0, 0, BLUR, BLUR)) for frames in (before, after))
     change = second - first
     slope_y, slope_x = np.gradient((first + second) / 2, axis=(2, 3))
@@ -127,35 +115,15 @@ def _window_weights(n_pixels: int, size: int) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class SlowFeatures:
-    """A few slow features of a body's frames, and how frames change with them.
+    """A few slow features of a body's frames, and how frames change with them."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of a frame.
-    mean : ndarray of shape (d,)
-        Mean frame, as a vector.
-    axes : ndarray of shape (d, m)
-        Leading directions of frames within episodes.
-    slow : ndarray of shape (m, k)
-        Slow directions along the axes.
-    unit : ndarray of shape (k,)
-        Standard deviation of the features.
-    range : ndarray of shape (2, k)
-        Least and largest value of each feature; frames are not extrapolated.
-    decoder : ndarray of shape (n_terms, m)
-        Coefficients of a polynomial that predicts frames, along the axes, from the features.
-    flow : OpticalFlow
-        What moves between frames.
-    """
-
-    shape: tuple[int, ...]
-    mean: NDArray[np.floating]
-    axes: NDArray[np.floating]
-    slow: Matrix
-    unit: Matrix
-    range: Matrix
-    decoder: Matrix
+    shape: tuple[int, ...]  # of a frame
+    mean: NDArray[np.floating]  # frame, as a vector; (d,)
+    axes: NDArray[np.floating]  # leading directions of frames within episodes; (d, m)
+    slow: Matrix  # slow directions along the axes; (m, k)
+    unit: Matrix  # standard deviation of the features; (k,)
+    range: Matrix  # least and largest value of each feature, since frames are not extrapolated; (2, k)
+    decoder: Matrix  # of a polynomial that predicts frames, along the axes, from the features; (n_terms, m)
     flow: OpticalFlow
 
     @classmethod

@@ -49,10 +49,7 @@ COUNTED_SAMPLES = 4_000  # samples at which the noise of these latents is compar
 
 
 class PrincipalAxes(nn.Module):
-    """Observations along the principal axes of displacements, the longest first, in units of their mean length.
-
-    They are not whitened: an encoder must follow displacements, and whitening would enlarge small ones.
-    """
+    """Observations along the principal axes of displacements, the longest first, in units of their mean length."""
 
     centre: Tensor
     unit: Tensor
@@ -82,18 +79,10 @@ class DynamicsModel(nn.Module):
     """The encoder, the forward model, the noise of the latents, and the loss of a batch of transitions."""
 
     def __init__(
-        self,
-        axes: PrincipalAxes,
-        n_components: int,
-        encoder: Make,
-        forward: Make,
-        *,
-        bottleneck: float,
-        strength: float,
+        self, axes: PrincipalAxes, n_components: int, encoder: Make, forward: Make, bottleneck: float, strength: float
     ) -> None:
         super().__init__()
-        n_features = len(axes.centre)
-        self.axes, self.n_components = axes, n_components
+        n_features, self.axes, self.n_components = len(axes.centre), axes, n_components
         self.bottleneck, self.strength = float(bottleneck), float(strength)
         self.encoder = built("InverseDynamics", "encoder", encoder, n_features, n_components)
         self.change = built("InverseDynamics", "forward", forward, n_features + n_components, n_features)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,15 +35,12 @@ Pairs = Mapping[tuple[Body, Body], ArrayLike]
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """Transitions of a body: observations before and after, and the number of each one's episode, (n,).
-
-    `SlowFeatures` turns frames into vectors; ``motion``, (n, m), is then what moved in them.
-    """
+    """Transitions of a body: observations before and after, and the number of each one's episode, (n,)."""
 
     before: Observations
     after: Observations
     episode: Labels
-    motion: Matrix | None = None
+    motion: Matrix | None = None  # what moved in frames, (n, m), once `SlowFeatures` made vectors of them
 
     def __len__(self) -> int:
         return len(self.before)
@@ -102,20 +100,15 @@ def read_bodies(body: ArrayLike, n_samples: int) -> Numbered:
     if is_quantity(column) or (column.dtype.kind == "f" and not np.isfinite(column).all()):
         raise InputError("body", "body has fractions or infinity, so it is no label. Cut it into a few bins.")
     if len(found.counts) > 1 and (found.counts.max() < MIN_LEVEL_SAMPLES or 2 * (found.counts == 1).sum() > n_samples):
-        raise InputError(
-            "body",
-            f"body has {len(found.counts)} levels in {n_samples} transitions, most of them in fewer than "
-            f"{MIN_LEVEL_SAMPLES}. Give all transitions of a body one label.",
-        )
+        message = f"{len(found.counts)} bodies in {n_samples} transitions, most of them in fewer than"
+        raise InputError("body", f"body has {message} {MIN_LEVEL_SAMPLES}. Give all transitions of a body one label.")
     return found
 
 
 def read_episodes(groups: ArrayLike | None, n_samples: int) -> NDArray[np.generic] | None:
     """Return the episode of each transition, (n,); None if there are none."""
-    if groups is None:
-        return None
-    episodes = as_array(groups, "groups")
-    if episodes.shape != (n_samples,):
+    episodes = None if groups is None else as_array(groups, "groups")
+    if episodes is not None and episodes.shape != (n_samples,):
         message = f"groups must have shape {(n_samples,)}, the episode of each transition, got {episodes.shape}."
         raise InputError("groups", message)
     return episodes
@@ -127,18 +120,24 @@ def read_transitions(
     """Return the transitions of each body, or raise; with ``min_episodes=0`` their number is not checked."""
     if not X_t:
         raise InputError("X_t", "LatentAction: X_t has no body. Map each body to its observations.")
-    parts: dict[str, Mapping[Body, ArrayLike]] = {}
-    for name, other in (("X_next", X_next), ("groups", dict.fromkeys(X_t) if groups is None else groups)):
-        if not isinstance(other, Mapping) or set(other) != set(X_t):
-            raise InputError(name, f"LatentAction: {name} must map the bodies of X_t ({listed(X_t)}) to arrays.")
-        parts[name] = other
-    found = {body: _read_body(body, X_t[body], *(part[body] for part in parts.values())) for body in X_t}
+    after, episode = (
+        read_mapping(name, part, X_t)
+        for name, part in (("X_next", X_next), ("groups", dict.fromkeys(X_t) if groups is None else groups))
+    )
+    found = {body: _read_body(body, X_t[body], after[body], episode[body]) for body in X_t}
     if len({each.are_frames for each in found.values()}) > 1:
         raise InputError("X_t", "LatentAction: some bodies have frames, and others vectors. Give frames of all bodies.")
-    if min_episodes:
-        for body, each in found.items():
-            _check_enough(body, each, min_episodes)
+    for body, each in found.items() if min_episodes else ():
+        _check_enough(body, each, min_episodes)
     return found
+
+
+def read_mapping(argument: str, values: object, bodies: Collection[Body] | None = None) -> Mapping[Body, Any]:
+    """Return a mapping from body, or raise if it is none, or is one of other bodies."""
+    if not isinstance(values, Mapping) or (bodies is not None and set(values) != set(bodies)):
+        which = "body" if bodies is None else f"the bodies {listed(bodies)}"
+        raise InputError(argument, f"LatentAction: {argument} must be a mapping from {which} to arrays.")
+    return values
 
 
 def _read_body(body: Body, X_t: ArrayLike, X_next: ArrayLike, groups: ArrayLike | None) -> Transitions:
@@ -164,30 +163,24 @@ def _read_observations(name: str, body: Body, values: ArrayLike) -> Observations
         raise InputError(name, message) from error
     colours_last = array.ndim == 4 and array.shape[3] in CHANNELS and array.shape[1] not in CHANNELS
     if array.ndim not in (2, 4) or colours_last:
-        raise InputError(
-            name,
-            f"LatentAction: {name} of {body} must have shape (n, d), or (n, c, h, w) if it has frames, got "
-            f"{array.shape}. Flatten episodes, whose ends `groups` says, and put colours first.",
-        )
+        message = f"{name} of {body} must have shape (n, d), or (n, c, h, w) if it has frames, got {array.shape}"
+        raise InputError(name, f"LatentAction: {message}. `groups` says where episodes end.")
     return array
 
 
 def _check_enough(body: Body, transitions: Transitions, min_episodes: int) -> None:
-    n_features, lengths = transitions.before[0].size, np.unique(transitions.episode, return_counts=True)[1]
-    if len(lengths) < min_episodes:
-        message = f"{body} has {len(lengths)} episode(s), but needs {min_episodes}. Say by `groups` where they end"
-        raise InputError("groups", f"LatentAction: {message}, or let it join by `adopt`.")
-    least = MIN_FRAMES if transitions.are_frames else SAMPLES_PER_FEATURE * n_features
-    if len(transitions) < least:
-        message = f"LatentAction: {body} has {len(transitions)} transitions, but needs {least}. Give more."
-        raise InputError("X_t", message)
-    if transitions.are_frames and lengths.max() == 1:
-        message = f"every episode of {body} has one transition, so slow features are undefined. Give longer ones"
-        raise InputError("groups", f"LatentAction: {message}, in the order of time.")
-    if transitions.are_frames and min(transitions.before.shape[2:]) < 2:
-        raise InputError("X_t", f"LatentAction: frames of {body} must have two rows and columns of pixels at least.")
-    if not np.ptp(transitions.change, axis=0).any():
-        raise InputError("X_next", f"LatentAction: X_next of {body} equals X_t, so nothing moves.")
+    lengths = np.unique(transitions.episode, return_counts=True)[1]
+    frames, shape = transitions.are_frames, transitions.before.shape
+    least = MIN_FRAMES if frames else SAMPLES_PER_FEATURE * shape[1]
+    for argument, wrong, message in (
+        ("groups", len(lengths) < min_episodes, f"needs {min_episodes} episodes, or joins by `adopt`"),
+        ("X_t", len(transitions) < least, f"has {len(transitions)} transitions, but needs {least}"),
+        ("groups", frames and lengths.max() == 1, "needs episodes of several transitions, in the order of time"),
+        ("X_t", frames and min(shape[2:]) < 2, "needs frames of two rows and columns of pixels at least"),
+        ("X_next", not np.ptp(transitions.change, axis=0).any(), "does not move: X_next equals X_t"),
+    ):
+        if wrong:
+            raise InputError(argument, f"LatentAction: {body} {message}.")
 
 
 def listed(bodies: Iterable[Body]) -> str:
@@ -198,55 +191,36 @@ def listed(bodies: Iterable[Body]) -> str:
 # ---- pairs ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class SharedMotions:
-    """Motions that several bodies made: of each body, transitions in pairs, and the numbers of their motions."""
-
-    samples: dict[Body, Labels]
-    motions: dict[Body, Labels]
-    n_motions: int
-
-
-def read_pairs(pairs: Pairs, transitions: Mapping[Body, Transitions]) -> SharedMotions:
-    """Combine pairs into motions of two or more bodies, or raise.
+def read_pairs(pairs: Pairs, transitions: Mapping[Body, Transitions]) -> dict[Body, Labels]:
+    """Return for each body the number of the motion that each transition makes, −1 if it is in no pair; or raise.
 
     Examples
     --------
-    >>> still = Transitions(np.zeros((9, 2)), np.ones((9, 2)), np.zeros(9))
-    >>> shared = read_pairs({("a", "b"): [[0, 5], [1, 6]], ("b", "c"): [[6, 2]]}, dict.fromkeys("abc", still))
-    >>> shared.n_motions, {body: samples.tolist() for body, samples in shared.samples.items()}
-    (2, {'a': [0, 1], 'b': [5, 6], 'c': [2]})
-    >>> {body: motions.tolist() for body, motions in shared.motions.items()}
-    {'a': [0, 1], 'b': [0, 1], 'c': [1]}
+    >>> still = Transitions(np.zeros((7, 2)), np.ones((7, 2)), np.zeros(7))
+    >>> motions = read_pairs({("a", "b"): [[0, 5], [1, 6]], ("b", "c"): [[6, 2]]}, dict.fromkeys("abc", still))
+    >>> {body: numbers.tolist() for body, numbers in motions.items()}
+    {'a': [0, 1, -1, -1, -1, -1, -1], 'b': [-1, -1, -1, -1, -1, 0, 1], 'c': [-1, -1, 1, -1, -1, -1, -1]}
     """
-    if not isinstance(pairs, Mapping) or not pairs:
-        message = 'pairs must map two bodies to their transitions: {("Panda", "UR5e"): array of shape (n, 2)}'
-        raise InputError("pairs", f"LatentAction: {message}.")
+    if not read_mapping("pairs", pairs):
+        raise InputError("pairs", "LatentAction: pairs are empty. Leave them out, or give some for two bodies.")
     ends = np.cumsum([len(each) for each in transitions.values()])
     start = {body: end - len(transitions[body]) for body, end in zip(transitions, ends, strict=True)}
     links = np.concatenate(
         [_read_links(key, value, transitions) + [start[b] for b in key] for key, value in pairs.items()]
     )
-    component = components_of_bodies(pairs, transitions)
-    first = next(iter(pairs))[0]
+    component, first = components_of_bodies(pairs, transitions), next(iter(pairs))[0]
     if alone := [body for body in transitions if component[body] != component[first]]:
         message = f"no pairs connect {alone[0]} to {first}, directly or through other bodies. Give some"
         raise InputError("pairs", f"LatentAction: {message}, or leave all pairs out and use `align` afterwards.")
-    paired = np.unique(links)
-    motion = as_numbers(components(int(ends[-1]), links)[paired])
-    own = {body: (paired >= at) & (paired < at + len(transitions[body])) for body, at in start.items()}
-    return SharedMotions(
-        {body: paired[which] - start[body] for body, which in own.items()},
-        {body: motion[which] for body, which in own.items()},
-        int(motion.max()) + 1,
-    )
+    motion, paired = np.full(int(ends[-1]), -1), np.unique(links)
+    motion[paired] = as_numbers(components(len(motion), links)[paired])
+    return dict(zip(transitions, np.split(motion, ends[:-1]), strict=True))
 
 
 def _read_links(key: object, value: ArrayLike, transitions: Mapping[Body, Transitions]) -> Labels:
-    if not isinstance(key, tuple) or len(key) != 2 or key[0] == key[1]:
-        raise InputError("pairs", f"LatentAction: keys of pairs must be two bodies, (first, second), got {key!r}.")
-    if unknown := [body for body in key if body not in transitions]:
-        raise InputError("pairs", f"LatentAction: pairs name {unknown[0]}, but bodies are {listed(transitions)}.")
+    if not isinstance(key, tuple) or len(key) != 2 or key[0] == key[1] or not {*key} <= {*transitions}:
+        message = f"keys of pairs must be two of {listed(transitions)}, (first, second), got {key!r}"
+        raise InputError("pairs", f"LatentAction: {message}.")
     return read_numbers("pairs", value, {body: len(transitions[body]) for body in key})
 
 
@@ -258,13 +232,7 @@ def components_of_bodies(pairs: Pairs, bodies: Collection[Body]) -> dict[Body, i
 
 
 def components(n: int, links: Labels) -> Labels:
-    """Return the number of the connected component of each of n nodes, given links between two of them; (n,).
-
-    Examples
-    --------
-    >>> components(4, np.array([[0, 2], [2, 3]])).tolist()
-    [0, 1, 0, 0]
-    """
+    """Return the number of the connected component of each of n nodes, given links between two of them; (n,)."""
     graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n, n))
     return connected_components(graph, directed=False)[1]
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,10 @@ from pindown.data.files import RECORD, map_safetensors, open_shards, read_record
 from pindown.data.sources import Source
 from pindown.errors import InputError
 
-SHARD_SIZE = 65_536
-"""Samples per shard, at least: as many whole batches as it takes."""
-
-MOST_NAMED = 40
-"""Layers that a message names."""
-
+SHARD_SIZE = 65_536  # samples per shard, at least: as many whole batches as it takes
+MOST_NAMED = 40  # layers that a message names
 FORMAT = 2
-
-SAME = 0.02
-"""Difference of activations, relative to the largest, up to which they are the same on another device."""
+SAME = 0.02  # difference of activations, relative to the largest, up to which they are the same on another device
 
 ToSamples = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 """Turns the output of a layer for a batch, and the batch, into samples (k, d) and the input that each belongs to."""
@@ -135,11 +128,10 @@ def activations(
         raise InputError("shard_size", f"activations: `shard_size` must be at least 1, got {shard_size}.")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    settings = {"layer": layer, "model": _fingerprint(model), "samples": _code(samples), "dtype": str(dtype)}
+    settings = {"layer": layer, "weights": _checksum(model.state_dict()), "dtype": str(dtype)}
     with _only_process(place), _evaluated(model, device), torch.no_grad():
         remove_temporary(place)
-        record = _record(place, settings)
-        extraction = _Extraction(model, part, samples, dtype, place, record)
+        extraction = _Extraction(model, part, samples, dtype, place, _record(place, settings))
         extraction.run(iter(inputs), len(inputs) if isinstance(inputs, Sized) else None, shard_size)
     return open_shards(place)
 
@@ -196,13 +188,17 @@ class _Extraction:
         shards = self.record["shards"]
         total = sum(shard["batches"] for shard in shards)
         if self.record["complete"] and n_batches not in (None, total):
-            raise self._other(f"`inputs` has {n_batches} batches, and the folder was made from {total}")
+            raise _other_call(
+                "inputs", self.place, f"`inputs` has {n_batches} batches, and the folder was made from {total}"
+            )
         for shard in shards[: 1 if self.record["complete"] else None]:
             digest = hashlib.sha256()
             for k in range(shard["batches"]):
                 batch = next(batches, None)
                 if batch is None:
-                    raise self._other(f"`inputs` ends before the {total} batches that the folder was made from")
+                    raise _other_call(
+                        "inputs", self.place, f"`inputs` ends before the {total} batches that the folder was made from"
+                    )
                 _update(digest, batch)
                 if k == 0 and shard is shards[0]:
                     self._check_first(batch, digest.hexdigest())
@@ -210,18 +206,20 @@ class _Extraction:
                         break
             else:
                 if digest.hexdigest() != shard["inputs_sha256"]:
-                    raise self._other(f"`inputs` has other batches than those of {shard['file']}")
+                    raise _other_call("inputs", self.place, f"`inputs` has other batches than those of {shard['file']}")
         return sum(shard["inputs"] for shard in shards), shards
 
     def _check_first(self, batch: Any, digest: str) -> None:
         """Raise if the first batch is another one, or the model turns it into other activations."""
         if digest != self.record["first_sha256"]:
-            raise self._other("the first batch of `inputs` is another one")
+            raise _other_call("inputs", self.place, "the first batch of `inputs` is another one")
         samples, _, _ = self._of(batch)
         stored = torch.from_numpy(np.array(map_safetensors(self.place / self.record["shards"][0]["file"])["x"]))
         stored, now = stored[: len(samples)].float(), samples.float()
         if stored.shape != now.shape or (stored - now).abs().max() > SAME * stored.abs().max():
-            raise self._other("the model turns the first batch of `inputs` into other activations")
+            raise _other_call(
+                "inputs", self.place, "the model turns the first batch of `inputs` into other activations"
+            )
 
     def _of(self, batch: Any) -> tuple[Tensor, Tensor, int]:
         """Return the samples of a batch, the input that each belongs to, and the number of inputs."""
@@ -241,9 +239,6 @@ class _Extraction:
         shard["inputs_sha256"] = digest.hexdigest()
         write_json(self.place / RECORD, {**self.record, "shards": [*self.record["shards"], shard]})
         return shard
-
-    def _other(self, why: str) -> InputError:
-        return _other_call("inputs", self.place, why)
 
 
 def _output(model: nn.Module, part: nn.Module, batch: Any) -> Tensor:
@@ -337,8 +332,8 @@ def _record(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
             )
         return {"format": FORMAT, **settings, "shards": [], "complete": False}
     record = read_record(place)
-    if changed := [name for name, value in settings.items() if record.get(name) != value]:
-        short = [f"{name} ({str(record.get(name))[:12]} there, {str(settings[name])[:12]} here)" for name in changed]
+    if changed := [name for name, value in settings.items() if record.get(name, value) != value]:
+        short = [f"{name} ({str(record[name])[:12]} there, {str(settings[name])[:12]} here)" for name in changed]
         raise _other_call("folder", place, ", ".join(short))
     return record
 
@@ -351,32 +346,10 @@ def _other_call(argument: str, place: Path, why: str) -> InputError:
     )
 
 
-def _fingerprint(model: nn.Module) -> str:
-    """Return a checksum of all that a model computes with: its classes, their code, plain attributes and weights."""
-    total = hashlib.sha256()
-    for name, module in model.named_modules():
-        kind = type(module)
-        forward = vars(module).get("forward", kind.forward)
-        own = {k: v for k, v in vars(module).items() if k[0] != "_" and k not in ("training", "forward")}
-        plain = {k: v for k, v in own.items() if isinstance(v, bool | int | float | str | tuple)}
-        code = {k: _code(v) for k, v in {**own, "forward": forward}.items() if callable(v)}
-        total.update(f"{name} {kind.__module__}.{kind.__qualname__} {plain} {code}".encode())
-    for name, weight in model.state_dict().items():
-        total.update(name.encode())
-        _update(total, weight)
-    return total.hexdigest()
-
-
-def _code(function: Any) -> str:
-    """Return the name of a function, and a checksum of what it does."""
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    code = getattr(function, "__code__", None)
-    return name if code is None else f"{name} {hashlib.sha256(_instructions(code)).hexdigest()}"
-
-
-def _instructions(code: CodeType) -> bytes:
-    constants = b"".join(_instructions(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts)
-    return code.co_code + repr(code.co_names).encode() + constants
+def _checksum(values: object) -> str:
+    digest = hashlib.sha256()
+    _update(digest, values)
+    return digest.hexdigest()
 
 
 def _update(digest: Any, value: Any) -> None:

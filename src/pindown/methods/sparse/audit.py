@@ -37,14 +37,11 @@ if TYPE_CHECKING:
     from pindown.methods.sparse.estimator import Sparse
     from pindown.methods.sparse.pair import SparsePair
 
-SAME_ATOM, MIN_GAIN = 0.9, 0.1
-"""Cosine from which on two atoms are the same; minimum gain in sparsity over a fit to permuted features."""
-
-ACTIVE, ZEROS, NO_ZEROS = 0.1, 0.35, 0.2
-"""Size from which on a latent is active, in units of its RMS; fractions of inactive latents that suffice or fail."""
-
-REGULAR = 0.02
-"""Smallest singular value of the atoms, relative to the largest, from which on they are independent."""
+SAME_ATOM = 0.9  # cosine from which on two atoms are the same
+MIN_GAIN = 0.1  # in sparsity, over a fit to permuted features
+ACTIVE = 0.1  # size from which on a latent is active, in units of its RMS
+ZEROS, NO_ZEROS = 0.35, 0.2  # fractions of inactive latents that suffice or fail
+REGULAR = 0.02  # smallest singular value of the atoms, relative to the largest, from which on they are independent
 
 
 @dataclass(frozen=True, eq=False)

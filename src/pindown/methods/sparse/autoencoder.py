@@ -17,17 +17,13 @@ from pindown.networks.gates import Gate, GateModule, TopK, chosen, combined
 from pindown.training import optimizers
 from pindown.training.convergence import FIRST_ROUND
 
-MAX_REVIVED = 64
-"""Maximum number of features that are revived in a step."""
-
-DEAD_AFTER, DEAD_FRACTION = 64, 0.1
-"""A feature is dead after 64 times the samples in which the mean feature fires once, and a tenth of all so far."""
-
-REVIVAL_FRACTION = 0.75
-"""Fraction of the training in which features are revived. Later ones would not converge before the end."""
-
-ENCODED_AT_ONCE = 1_024
-"""Samples that `encode_sparse` encodes at once, so that memory is bounded."""
+MAX_REVIVED = 64  # features that are revived in a step, at most
+DEAD_AFTER, DEAD_FRACTION = (
+    64,
+    0.1,
+)  # dead: silent 64 times as long as the mean feature is, and for a tenth of all steps
+REVIVAL_FRACTION = 0.75  # of the steps, in which features are revived: later ones would not converge before the end
+ENCODED_AT_ONCE = 1_024  # samples, so that memory is bounded
 
 
 class Active(NamedTuple):

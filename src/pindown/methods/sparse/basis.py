@@ -22,8 +22,7 @@ from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing, Whiten
 from pindown.training import Trainer
 
-MIN_VARIANCE = 1e-4
-"""Variance of a whitened direction below which it counts as empty."""
+MIN_VARIANCE = 1e-4  # variance of a whitened direction below which it counts as empty
 
 
 class Basis(nn.Module):

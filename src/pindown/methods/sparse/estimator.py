@@ -39,8 +39,7 @@ from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing
 from pindown.training import Trainer, TrainingDefaults
 
-MOST_NAMED = 5
-"""Constant features of X that a warning names."""
+MOST_NAMED = 5  # constant features of X that a warning names
 
 
 class AtomEncoder(BaseEncoder):

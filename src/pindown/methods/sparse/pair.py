@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import numbers
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,23 +37,18 @@ from pindown.training import Trainer
 
 Activation = Callable[[Tensor], Tensor]
 
-ONE_IN = 32
-"""By default the Jacobian is penalised at one sample in so many."""
-
-LARGE_COUNT = 1 << 20
-"""Number of features with which a gate is checked while their number is not known."""
-
-GRAPH_BLOCK = 256
-"""Samples whose Jacobians are computed at once."""
-
-LARGE = 0.01
-"""Entries of J above this are counted, as in publications of such graphs."""
+ONE_IN = 32  # by default the Jacobian is penalised at one sample in so many
+LARGE_COUNT = 1 << 20  # features with which a gate is checked while their number is not known
+GRAPH_BLOCK = 256  # samples whose Jacobians are computed at once
+LARGE = 0.01  # entries of J above this are counted, as in publications of such graphs
 
 
 class Mlp(nn.Module):
-    """A frozen map V h(x) + c with one hidden layer; abstract. Its weights are buffers, so they are not trained."""
+    """A frozen map with one hidden layer, V φ(U x + b) + c, or gated, V (φ(U x + b) ⊙ (U' x + b')) + c.
 
-    branches: ClassVar[tuple[str, ...]]  # names of the matrices before the hidden layer
+    Its weights are buffers, so they are not trained. The second kind is that of models of the Llama family.
+    """
+
     outer: Tensor
     outer_bias: Tensor
     activation: Activation
@@ -73,6 +67,11 @@ class Mlp(nn.Module):
             )
 
     @property
+    def branches(self) -> tuple[str, ...]:
+        """Names of the matrices before the hidden layer."""
+        return ("gate", "up") if hasattr(self, "gate") else ("weight",)
+
+    @property
     def inner(self) -> tuple[Tensor, ...]:
         """The matrices of the branches of the hidden layer; (h, n_in) each."""
         return tuple(getattr(self, name) for name in self.branches)
@@ -80,45 +79,25 @@ class Mlp(nn.Module):
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         """Apply the map; (n, n_in) → (n, n_out)."""
-        return F.linear(self._hidden(*self._inputs(x)), self.outer, self.outer_bias)
+        return F.linear(self._hidden(self._inputs(x)), self.outer, self.outer_bias)
 
     def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return the derivatives of the hidden units with respect to each branch; (n, h) each."""
         with torch.enable_grad():
             inputs = [each.detach().requires_grad_() for each in self._inputs(x)]
-            return torch.autograd.grad(self._hidden(*inputs).sum(), inputs)
+            return torch.autograd.grad(self._hidden(inputs).sum(), inputs)
 
     def _inputs(self, x: Tensor) -> list[Tensor]:
         x = x.to(self.outer.dtype)
         return [F.linear(x, getattr(self, name), getattr(self, _bias(name))) for name in self.branches]
 
-    @abstractmethod
-    def _hidden(self, *inputs: Tensor) -> Tensor:
-        """Return the hidden units (n, h) from the outputs of the branches."""
+    def _hidden(self, inputs: Sequence[Tensor]) -> Tensor:
+        hidden = self.activation(inputs[0])
+        return hidden * inputs[1] if len(inputs) > 1 else hidden
 
 
 def _bias(layer: str) -> str:
     return "bias" if layer == "weight" else f"{layer}_bias"
-
-
-class Plain(Mlp):
-    """V φ(U x + b) + c."""
-
-    branches = ("weight",)
-    weight: Tensor
-    bias: Tensor
-
-    def _hidden(self, *inputs: Tensor) -> Tensor:
-        return self.activation(*inputs)
-
-
-class Gated(Mlp):
-    """V (φ(U x + b) ⊙ (U' x + b')) + c, as in models of the Llama family."""
-
-    branches = ("gate", "up")
-
-    def _hidden(self, *inputs: Tensor) -> Tensor:
-        return self.activation(inputs[0]) * inputs[1]
 
 
 def read_map(module: nn.Module) -> Mlp:
@@ -130,10 +109,10 @@ def read_map(module: nn.Module) -> Mlp:
         parts = [part for part in module if not isinstance(part, nn.Dropout | nn.Identity)]
     match parts:
         case [nn.Linear() as inner, activation, nn.Linear() as outer] if callable(activation):
-            return Plain(activation, weight=inner, outer=outer)
+            return Mlp(activation, weight=inner, outer=outer)
     match [getattr(module, name, None) for name in ("gate_proj", "act_fn", "up_proj", "down_proj")]:
         case [nn.Linear() as gate, activation, nn.Linear() as up, nn.Linear() as down] if callable(activation):
-            return Gated(activation, gate=gate, up=up, outer=down)
+            return Mlp(activation, gate=gate, up=up, outer=down)
     raise TypeError(
         "SparsePair: map must be nn.Sequential(Linear, nonlinearity, Linear), or a gated MLP with gate_proj, act_fn, "
         f"up_proj and down_proj, got {type(module).__name__}."
@@ -288,8 +267,7 @@ class Pair(nn.Module):
     def jacobian(self, x: Tensor, active: Active, active_after: Active) -> tuple[Tensor, Tensor, Tensor]:
         """Return the Jacobian between the strongest features, (n, k_out, k), and their indices, (n, k) and (n, k_out).
 
-        Features may be of more samples than x, which are the first of them. Entries are in units of the spread of
-        samples on either side, and 0 if a feature does not fire.
+        Entries are in units of the spread of samples on either side, and 0 if a feature does not fire.
         """
         before, after = self.dictionaries
         units = before.unit / after.unit
