@@ -313,11 +313,11 @@ def fit_body_maps(
     fitted = BodyMaps(maps, applied)
     maps = {body: maps[body].with_forward(each, fitted.encode(body, each)) for body, each in learned.items()}
     fitted = BodyMaps(maps, applied)
-    scores = [
+    score, trained = (
         np.mean(
             [explained(b.before, b.after, fitted.predict(e, b.before, fitted.encode(e, b))) for e, b in part.items()]
         )
         for part in ({body: each.take(out[body]) for body, each in transitions.items()}, learned)
-    ]
-    found = HeldOut(SCORE, *map(float, scores), 0.0, n_samples=int(held_out.sum()), n_folds=1, n_steps=0)
+    )
+    found = HeldOut(SCORE, float(score), float(trained), 0.0, n_samples=int(held_out.sum()), n_folds=1, n_steps=0)
     return replace(fitted, features=features), removal, found

@@ -132,7 +132,7 @@ def read_transitions(
     return found
 
 
-def read_mapping(argument: str, values: object, bodies: Collection[Body] | None = None) -> Mapping[Body, Any]:
+def read_mapping(argument: str, values: object, bodies: Collection[Body] | None = None) -> Mapping[Any, Any]:
     """Return a mapping from body, or raise if it is none, or is one of other bodies."""
     if not isinstance(values, Mapping) or (bodies is not None and set(values) != set(bodies)):
         which = "body" if bodies is None else f"the bodies {listed(bodies)}"
@@ -191,7 +191,7 @@ def listed(bodies: Iterable[Body]) -> str:
 # ---- pairs ------------------------------------------------------------------------------------------------------
 
 
-def read_pairs(pairs: Pairs, transitions: Mapping[Body, Transitions]) -> dict[Body, Labels]:
+def read_pairs(pairs: object, transitions: Mapping[Body, Transitions]) -> dict[Body, Labels]:
     """Return for each body the number of the motion that each transition makes, −1 if it is in no pair; or raise.
 
     Examples
@@ -201,7 +201,7 @@ def read_pairs(pairs: Pairs, transitions: Mapping[Body, Transitions]) -> dict[Bo
     >>> {body: numbers.tolist() for body, numbers in motions.items()}
     {'a': [0, 1, -1, -1, -1, -1, -1], 'b': [-1, -1, -1, -1, -1, 0, 1], 'c': [-1, -1, 1, -1, -1, -1, -1]}
     """
-    if not read_mapping("pairs", pairs):
+    if not (pairs := read_mapping("pairs", pairs)):
         raise InputError("pairs", "LatentAction: pairs are empty. Leave them out, or give some for two bodies.")
     ends = np.cumsum([len(each) for each in transitions.values()])
     start = {body: end - len(transitions[body]) for body, end in zip(transitions, ends, strict=True)}
