@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from own_method.regress import Regress
 from pindown_papers.erasers import ComponentRemoval, PerValueStandardiser, Untouched
+from pindown_papers.muon import muon
 from torch import nn
 
 from pindown import (
@@ -18,7 +19,6 @@ from pindown import (
     SparseBasis,
     SparsePair,
     networks,
-    optimizers,
 )
 from pindown._files import pack_tensors, unpack_tensors
 from pindown.losses import DependencySparsity
@@ -53,7 +53,7 @@ FITS = {
     ).fit(X, NEXT),
     "classify": lambda: Classify(2, encoder=small, **quick).fit(X, WORDS),
     "classify with muon": lambda: Classify(
-        2, encoder=reader, scale=3.0, trainer=Trainer(optimizer=optimizers.muon), **quick
+        2, encoder=reader, scale=3.0, trainer=Trainer(optimizer=muon), **quick
     ).fit(X, NUMBERS[::-1] % 3),
     "forget": lambda: forget().fit(X, WORDS),
     "forget, closed form": lambda: Forget(verbose=False, random_state=0).fit(

@@ -10,8 +10,8 @@ from test_trainer import Reports
 from torch import nn
 
 from pindown.networks import images
-from pindown.training import convergence, cosine
-from pindown.training.convergence import Length, fall
+from pindown.training import cosine, early_stopping
+from pindown.training.early_stopping import Length, decrease
 from pindown.training.trainer import Trainer
 
 
@@ -34,26 +34,26 @@ def test_a_loss_that_is_done_is_not_said_to_fall_whatever_its_noise_and_its_rate
     progress = np.arange(1_000) / 1_000
     rate = np.array([cosine(p) for p in progress])
     curve = 1 + np.exp(-progress / 0.02) + 0.05 * np.sqrt(rate) + 0.05 * noise(seed, 1_000, memory)
-    assert not fall(curve).is_clear
+    assert not decrease(curve).is_clear
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_loss_that_falls_as_fast_as_it_is_let_is_seen_through_noise(seed):
     progress = np.arange(1_000) / 1_000
     travelled = np.cumsum([cosine(p) for p in progress]) / 1_000
-    assert fall(1 - travelled + 0.025 * noise(seed, 1_000, 0.5)).is_clear
+    assert decrease(1 - travelled + 0.025 * noise(seed, 1_000, 0.5)).is_clear
 
 
 def test_the_scale_of_a_loss_and_its_floor_do_not_matter():
     curve = np.exp(-np.arange(400) / 150)
-    assert fall(1e6 + 1e3 * curve).fraction == pytest.approx(fall(curve).fraction)
+    assert decrease(1e6 + 1e3 * curve).fraction == pytest.approx(decrease(curve).fraction)
 
 
 def test_a_curve_that_is_short_or_has_risen_says_nothing():
     falling = 1 - np.arange(400) / 400
-    assert fall(falling).is_clear
-    assert not fall(falling[:199]).is_clear
-    assert not fall(-falling).is_clear
+    assert decrease(falling).is_clear
+    assert not decrease(falling[:199]).is_clear
+    assert not decrease(-falling).is_clear
 
 
 def test_rows_seen_many_times_tell_nothing_and_neither_does_a_game():
@@ -81,9 +81,9 @@ class Distant(nn.Module):
 @pytest.fixture
 def short_rounds(monkeypatch):
     """Of 100 steps, in which Adam at a rate of .05 moves by about 2.6; at most 800 in all."""
-    monkeypatch.setattr(convergence, "FIRST_ROUND", 100)
-    monkeypatch.setattr(convergence, "MOST_STEPS", 800)
-    monkeypatch.setattr(convergence, "LEAST_STEPS", 100)
+    monkeypatch.setattr(early_stopping, "FIRST_ROUND", 100)
+    monkeypatch.setattr(early_stopping, "MAX_STEPS", 800)
+    monkeypatch.setattr(early_stopping, "MIN_STEPS", 100)
 
 
 def test_steps_that_were_told_are_taken_and_the_log_says_that_more_would_help():
@@ -183,7 +183,7 @@ def test_a_fit_that_was_long_enough_or_has_seen_its_rows_often_does_not_warn(opt
 @pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning", IGNORED)
 @pytest.mark.slow
 def test_a_fit_takes_as_many_steps_as_help(monkeypatch):
-    for module in (convergence, images):
+    for module in (early_stopping, images):
         monkeypatch.setattr(module, "FIRST_ROUND", 200)
     # At most, since rows held out may have been read best within the round.
     assert fitted(0.1, max_iter=None).n_iter_ <= 200 < fitted(3e-3, max_iter=None).n_iter_

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from pindown.training import Trainer
-from pindown.training.optimizers import LEAST_SIDE, Muon, adam, muon, orthogonal_factor
+from pindown.training.optimizers import adam
+from pindown_papers.muon import LEAST_SIDE, Muon, muon, orthogonal_factor
 
 
 def normal(*shape, seed=0):

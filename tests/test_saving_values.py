@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import BaseEstimator
+from pindown_papers.muon import muon
 from torch import nn
 
 import pindown
@@ -47,7 +48,7 @@ VALUES = [
         np.datetime64("2026-11-15T20:46"),
         np.float64("inf"),
     ),
-    *(nn.Linear, nn.SiLU, networks.linear, optimizers.muon, partial(networks.mlp, hidden=(8, 8))),
+    *(nn.Linear, nn.SiLU, networks.linear, muon, partial(networks.mlp, hidden=(8, 8))),
     *(partial(optimizers.rivals, answer_rate=5e-3), partial(networks.mlp, hidden=[4])),
     *(Sphere(), Box(), penalties.DependencyCount(0.3, epsilon=0.1), penalties.DependencySparsity(2.0)),
     *(identified_blocks(np.array([[1, 0], [1, 1], [0, 1]]))),

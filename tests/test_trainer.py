@@ -23,7 +23,8 @@ from pindown import Classify, Contrast, Dictionary, Forget, Sparse, SparseBasis,
 from pindown.training import Callback, CallbackError, Trainer, constant
 from pindown.training.callbacks import Log, Report, TensorBoard, WeightsAndBiases
 from pindown.training.divergence import TrainingDivergedError
-from pindown.training.optimizers import Muon, adam
+from pindown.training.optimizers import adam
+from pindown_papers.muon import Muon
 from pindown.training.steps import LARGEST_SCALE
 
 # a value

@@ -7,8 +7,7 @@ from descent import assert_identical, checkpoint, interrupting, run
 from torch import nn
 
 from pindown.training import Validation
-from pindown.training.convergence import Length
-from pindown.training.validation import MIN_ANNEALING, Phase, Rollback, StepPlan, find_rollback, phases
+from pindown.training.early_stopping import MIN_ANNEALING, EarlyStopping, Length, Phase, Rollback, StepPlan, find_rollback
 
 
 class Drifting(nn.Module):
@@ -109,7 +108,7 @@ def test_rows_that_only_get_worse_leave_the_weights_as_they_were():
 def test_a_loss_that_clearly_rises_is_waited_for_half_as_long_as_it_fell():
     rises = [(25 * k, abs(k - 20) / 20) for k in range(81)]
     assert find_rollback(rises, Length(2_000)) == Rollback(950, 500)
-    step_plan = phases(rises, Length(2_000))
+    step_plan = EarlyStopping(HALF_WAY, Length(2_000), rises).phases
     assert step_plan == [Phase(2_000, 950), Phase(250, 250, 500)]
     assert MIN_ANNEALING < 250
 

@@ -1,4 +1,4 @@
-"""The optimisers of `pindown.training.optimizers`, imported when they are used: a table is read without torch."""
+"""Optimizers that are imported when they are used: a table is read without torch."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def adam(objective: nn.Module, learning_rate: float, weight_decay: float) -> Opt
 
 def muon(objective: nn.Module, learning_rate: float, weight_decay: float) -> Optimizer:
     """Return Adam with orthogonal steps for the large matrices."""
-    from pindown.training import optimizers
+    from pindown_papers.muon import muon
 
-    return optimizers.muon(objective, learning_rate, weight_decay)
+    return muon(objective, learning_rate, weight_decay)

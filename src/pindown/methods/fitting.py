@@ -1,6 +1,6 @@
 """From `Prepared` to `Trained`: which samples are learned from, for how many steps, and what is kept.
 
-With many samples a validation set is held out, and training stops early by its loss (`pindown.training.validation`).
+With many samples a validation set is held out, and training stops early by its loss (`pindown.training.early_stopping`).
 With few samples this is cross-validated: one objective per fold is trained, all in the same loop, and the mean of their
 validation losses says how many steps to take. Then all samples are learned from, in as many steps.
 """
@@ -34,7 +34,7 @@ from pindown.networks.images import first_round_for, precision_for
 from pindown.networks.preprocessing import Preprocessing
 from pindown.training import FitPart, Trainer, TrainingLog, Validation
 from pindown.training.callbacks import Callback, ProgressBar
-from pindown.training.validation import Phase, StepPlan
+from pindown.training.early_stopping import Phase, StepPlan
 
 if TYPE_CHECKING:
     from pindown.methods.base import BaseEncoder

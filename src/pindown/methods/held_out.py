@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pindown._names import printed
-from pindown.training.validation import StepPlan
+from pindown.training.early_stopping import StepPlan
 
 OVERFITS = 0.25
 """A fit overfits if this fraction of its training score above chance is missing on held-out samples."""

@@ -53,6 +53,7 @@ _BY_MODULE = {
     "pindown.methods.sparse.estimator": "Sparse",
     "pindown.methods.sparse.pair": "GatedMap=Mlp PairOfDictionaries=Pair PlainMap=Mlp SparsePair",
     "pindown.methods.transport": "Transport=SlicedTransport",
+    "pindown_papers.muon": "muon",
     "pindown_papers.erasers": "ComponentRemoval PerValueStandardiser Untouched",
     "pindown.metrics.dependence": "Confounding",
     "pindown.metrics.invariance": "Leakage ProbeScore",
@@ -75,9 +76,9 @@ _BY_MODULE = {
     "pindown.networks.vectors": "Frame Residual SkipMLP linear mlp residual skip_mlp small_mlp smooth zero_mlp",
     # Penalties and training
     "pindown.losses.penalties": "DependencyCount DependencySparsity",
-    "pindown.training.optimizers": "adam constant cosine muon rivals",
+    "pindown.training.optimizers": "adam constant cosine rivals",
     "pindown.training.trainer": "Trainer",
-    "pindown.training.validation": "Phase Rollback StepPlan",
+    "pindown.training.early_stopping": "Phase Rollback StepPlan",
     "torch.nn.functional": "elu leaky_relu relu silu",
 }
 

@@ -3,9 +3,9 @@
 from pindown.training.callbacks import Callback, CallbackError
 from pindown.training.devices import best_device, processes
 from pindown.training.divergence import TrainingDivergedError
+from pindown.training.early_stopping import Validation
 from pindown.training.optimizers import constant, cosine, waiting_cosine
 from pindown.training.trainer import FitPart, NestedParameters, Trainer, TrainingDefaults, TrainingLog
-from pindown.training.validation import Validation
 
 __all__ = [
     "Callback",

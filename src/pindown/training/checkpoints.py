@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pindown._files import atomic_path, pack_tensors, require_writable, unpack_tensors
 from pindown._names import printable
-from pindown.training.validation import EarlyStopping
+from pindown.training.early_stopping import EarlyStopping
 
 FORMAT = 2
 

@@ -27,21 +27,20 @@ from pindown import _random
 from pindown.data.batches import Batches
 from pindown.training.callbacks import Callback, Report, following
 from pindown.training.checkpoints import Checkpoint, State, stable_repr
-from pindown.training.convergence import Length
 from pindown.training.devices import current, processes
 from pindown.training.divergence import check_losses, check_weights
-from pindown.training.optimizers import MakeOptimizer, Schedule, adam, cosine
-from pindown.training.steps import LARGEST_SCALE, Descent, step_taker
-from pindown.training.validation import (
+from pindown.training.early_stopping import (
     MIN_ANNEALING,
     EarlyStopping,
+    Length,
     Phase,
     Rollback,
     StepPlan,
     Validation,
     by_step,
-    full_phases,
 )
+from pindown.training.optimizers import MakeOptimizer, Schedule, adam, cosine
+from pindown.training.steps import LARGEST_SCALE, Descent, step_taker
 
 REPORT_EVERY = 25
 
@@ -67,11 +66,11 @@ class TrainingLog:
     stopped_on_plateau : bool
         Whether it ended because the loss stopped improving: ``Trainer(patience=…)``.
     shortfall : str
-        A sentence if more steps would clearly help, else empty; see `pindown.training.convergence`.
+        A sentence if more steps would clearly help, else empty; see `pindown.training.early_stopping`.
     held_out : tuple of (int, float)
         Losses on the validation set, each with the number of steps taken by then.
     rollback : Rollback or None
-        Where training rolled back because they rose; see `pindown.training.validation`.
+        Where training rolled back because they rose; see `pindown.training.early_stopping`.
     step_plan : tuple of Phase
         The schedule that was followed.
     """
@@ -158,8 +157,7 @@ class Trainer:
         Fraction of the weight matrices subtracted per step, in units of the learning rate. None: the method's default,
         such as 10,000 / n_samples, at most 2, for `Classify`.
     optimizer : callable or None
-        ``optimizers.adam``; ``optimizers.muon``, whose steps are slower and fewer, for long fits on a GPU; or your own
-        function, see `pindown.training.optimizers`. None: the method's default.
+        ``optimizers.adam``, or your own function: see `pindown.training.optimizers`. None: the method's default.
     validation_fraction : float
         Fraction of the samples to hold out, at most 2,000 of them: training stops early by their loss, and
         ``held_out_`` is measured on them. If that makes fewer than 100, each sample is held out once, in five folds. 0
@@ -316,7 +314,7 @@ class Trainer:
         if self.optimizer is not None and not callable(self.optimizer):
             raise TypeError(
                 "Trainer: optimizer must be a function (objective, learning_rate, weight_decay) -> "
-                f"torch.optim.Optimizer, such as pindown.optimizers.muon, or None, got {self.optimizer!r}."
+                f"torch.optim.Optimizer, such as pindown.optimizers.adam, or None, got {self.optimizer!r}."
             )
         check_scalar(self.validation_fraction, "validation_fraction", numbers.Real, min_val=0, max_val=0.5)
         if self.precision not in PRECISIONS:
@@ -395,8 +393,9 @@ class _Training:
         """Lay out the steps as far as they are known; return their number."""
         if self.step_plan is not None:
             return self.descent.plan(self.step_plan)
-        stopping = self.state.stopping
-        return self.descent.plan(full_phases(self.length.rounds(self.curve)) if stopping is None else stopping.phases)
+        if self.state.stopping is not None:
+            return self.descent.plan(self.state.stopping.phases)
+        return self.descent.plan([Phase(n, n) for n in self.length.rounds(self.curve)])
 
     def reports(self, take_step: Callable[[int], None], interrupted: threading.Event) -> Iterator[Report]:
         """Take all steps and yield reports; if interrupted, raise once the state is saved."""
