@@ -52,9 +52,9 @@ FITS = {
         2, space=Reals(), p=1, temperature=0.5, loss=PairLoss(0.5, any_marginal=False), encoder=small, **quick
     ).fit(X, NEXT),
     "classify": lambda: Classify(2, encoder=small, **quick).fit(X, WORDS),
-    "classify with muon": lambda: Classify(
-        2, encoder=reader, scale=3.0, trainer=Trainer(optimizer=muon), **quick
-    ).fit(X, NUMBERS[::-1] % 3),
+    "classify with muon": lambda: Classify(2, encoder=reader, scale=3.0, trainer=Trainer(optimizer=muon), **quick).fit(
+        X, NUMBERS[::-1] % 3
+    ),
     "forget": lambda: forget().fit(X, WORDS),
     "forget, closed form": lambda: Forget(verbose=False, random_state=0).fit(
         X + 3 * (NUMBERS % 2)[:, None], NUMBERS % 2

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from pindown_papers.muon import LEAST_SIDE, Muon, muon, orthogonal_factor
 from torch import nn
 
 from pindown.training import Trainer
 from pindown.training.optimizers import adam
-from pindown_papers.muon import LEAST_SIDE, Muon, muon, orthogonal_factor
 
 
 def normal(*shape, seed=0):

@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator
 from pindown_papers.muon import muon
+from sklearn.base import BaseEstimator
 from torch import nn
 
 import pindown

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from descent import Regression, assert_identical, checkpoint, interrupting, run
+from pindown_papers.muon import Muon
 from safetensors.torch import load_file
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -24,7 +25,6 @@ from pindown.training import Callback, CallbackError, Trainer, constant
 from pindown.training.callbacks import Log, Report, TensorBoard, WeightsAndBiases
 from pindown.training.divergence import TrainingDivergedError
 from pindown.training.optimizers import adam
-from pindown_papers.muon import Muon
 from pindown.training.steps import LARGEST_SCALE
 
 # a value

@@ -7,7 +7,15 @@ from descent import assert_identical, checkpoint, interrupting, run
 from torch import nn
 
 from pindown.training import Validation
-from pindown.training.early_stopping import MIN_ANNEALING, EarlyStopping, Length, Phase, Rollback, StepPlan, find_rollback
+from pindown.training.early_stopping import (
+    MIN_ANNEALING,
+    EarlyStopping,
+    Length,
+    Phase,
+    Rollback,
+    StepPlan,
+    find_rollback,
+)
 
 
 class Drifting(nn.Module):

@@ -81,7 +81,7 @@ class Regress(BaseEncoder):
             )
         return DataSummary(self._requested_components())
 
-    def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _targets(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         y = check_array(sides["signal"], ensure_2d=False, dtype=np.float32, input_name="y (the measurements)")
         return (y.reshape(len(y), -1),)
 

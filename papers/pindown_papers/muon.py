@@ -27,7 +27,9 @@ def muon(objective: nn.Module, learning_rate: float, weight_decay: float) -> tor
         {"params": matrices, "weight_decay": weight_decay, "orthogonal": False},
         {"params": others, "weight_decay": 0.0, "orthogonal": False},
     ]
-    return Muon([group for group in groups if group["params"]], lr=torch.tensor(learning_rate, device=weights[0].device))
+    return Muon(
+        [group for group in groups if group["params"]], lr=torch.tensor(learning_rate, device=weights[0].device)
+    )
 
 
 class Muon(torch.optim.Optimizer):

@@ -106,11 +106,13 @@ class Paired(Autoencoding):
         """
         return self._fit(X, {"pairs": y})
 
-    def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _targets(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         return (sides["pairs"],)
 
     def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
-        return WithChance(pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.rows), self._noise)
+        return WithChance(
+            pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.train_indices), self._noise
+        )
 
 
 class WithChance:

@@ -25,7 +25,7 @@ from pindown.data.splits import MIN_HELD_OUT, hold_out
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.metrics.arrays import Matrix
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
-from pindown.networks import built, linear
+from pindown.networks import built, default_network, linear
 from pindown.networks.encoder import Encoder, Make
 from pindown.theory import Theorem
 
@@ -328,7 +328,9 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     if elsewhere and varies_initialisation(est):
         # A linear encoder stays linear.
         other["encoder"] = (
-            OtherInitialisation(linear, seed, slope=1.0) if is_linear else OtherInitialisation(est.encoder, seed)
+            OtherInitialisation(linear, seed, slope=1.0)
+            if is_linear
+            else OtherInitialisation(est.encoder or default_network, seed)
         )
     fresh = clone(est).set_params(**{name: value for name, value in other.items() if name in parameters})
     if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):

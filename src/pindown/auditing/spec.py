@@ -37,8 +37,8 @@ from pindown.auditing.plans import Plan, count_directions, in_words, missing_in_
 from pindown.auditing.refits import E, Estimator, Refits, Samples, encoder_of, read, refitted
 from pindown.data.data import Data, Sides
 from pindown.metrics.arrays import Matrix
-from pindown.networks.folding import find_flat_directions, find_folding
-from pindown.networks.spaces import Reals, Sphere
+from pindown.networks.folding import Folding, find_flat_directions, find_folding
+from pindown.networks.spaces import Reals, Space, Sphere
 from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
 
 Verdicts = tuple[Verdict, ...]
@@ -320,17 +320,15 @@ def is_large_image(shape: Sequence[int]) -> bool:
 
 def encoder_checks(est: Estimator, data: Data) -> Verdicts:
     """Check whether the encoder is injective, and how much of the observations the latents explain."""
-    shape = np.shape(data.X)[1:]
-    if is_large_image(shape):
-        folding = find_flat_directions(torch.as_tensor(encoder_of(est, data)(data.X)), est.encoder_.space)
-    else:
-        vectors = torch.as_tensor(_flat(data.X))
-
-        def encode(rows: torch.Tensor) -> torch.Tensor:
-            return torch.as_tensor(est.transform(rows.reshape(-1, *shape)))
-
-        folding = find_folding(encode, vectors, est.encoder_.space)
+    folding = folding_of(lambda rows: torch.as_tensor(est.transform(rows)), torch.as_tensor(data.X), est.encoder_.space)
     return (injective_encoder(folding), structure_kept(encoder_of(est, data), data.X))
+
+
+def folding_of(encode: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, space: Space) -> Folding:
+    """Return whether an encoder maps different samples to the same latents; of large images, by the latents alone."""
+    if is_large_image(x.shape[1:]):
+        return find_flat_directions(encode(x), space)
+    return find_folding(lambda rows: encode(rows.reshape(-1, *x.shape[1:])), x.flatten(1), space)
 
 
 def _n_independent(side: np.ndarray) -> int:

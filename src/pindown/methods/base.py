@@ -50,15 +50,13 @@ from pindown.methods.inputs import (
     prepare,
 )
 from pindown.methods.parameters import INJECTIVE, check_common, default_learning_rate, default_weight_decay
-from pindown.networks import default_network
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make, encode
 from pindown.networks.images import encoder_for, first_round_for
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space
 from pindown.saving import Saves
 from pindown.simulate import Process
-from pindown.training import NestedParameters, Trainer, TrainingDefaults, Validation, best_device, constant
-from pindown.training.callbacks import Callback
+from pindown.training import NestedParameters, Trainer, TrainingDefaults, best_device, constant
 
 
 class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, InputReader, ABC):
@@ -67,7 +65,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     A method assigns its parameters in ``__init__`` and defines
 
     - `spec`, the role of its side variable, its score, plan and checks, and `guarantee`, its theorem;
-    - `_summarize`, what it must know of the data before training, and `_fields`, what its objective takes in addition
+    - `_summarize`, what it must know of the data before training, and `_targets`, what its objective takes in addition
       to samples;
     - `_objective`, the module that maps a batch to the loss, and `_store`, the attributes it sets after training.
 
@@ -78,7 +76,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     training_defaults: ClassVar[TrainingDefaults] = TrainingDefaults()
 
     n_components: Any  # int, or None if `_summarize` counts latents
-    encoder: Make
+    encoder: Make | None
     preprocess: Preprocess
     batch_size: int | None
     max_iter: int | None
@@ -241,13 +239,13 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
 
     def _tries_linear(self, preprocessing: Preprocessing) -> bool:
         """Return whether a linear encoder is tried, too: if vectors have the default encoder."""
-        return self.encoder is default_network and len(preprocessing.shape_out) == 1
+        return self.encoder is None and len(preprocessing.shape_out) == 1
 
     @abstractmethod
     def _objective(self, encoder: Encoder, summary: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         """Return the module that maps a batch to the loss; the first batches may determine its initialisation."""
 
-    def _fields(self, summary: Any, sides: Mapping[str, Any]) -> tuple[object, ...]:
+    def _targets(self, summary: Any, sides: Mapping[str, Any]) -> tuple[object, ...]:
         """Return what the objective takes in addition to samples, from the side variables of some or all of them."""
         return ()
 
@@ -257,20 +255,16 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
 
     def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
         """Return the samples to learn from, with their fields."""
-        fields = self._fields(summary, data.side_variables)
-        return IndexedSamples(on_device(data.X, device), *fields, chance=self._noise, among=summary.rows)
+        fields = self._targets(summary, data.side_variables)
+        return IndexedSamples(on_device(data.X, device), *fields, chance=self._noise, among=summary.train_indices)
 
-    def _epochs(self, rows: Any, batch_size: int, data: Data) -> ShuffledBatches | BatchesWithinLevels:
+    def _batches(self, rows: Any, batch_size: int, data: Data) -> ShuffledBatches | BatchesWithinLevels:
         """Return batches of samples, each sample once per epoch."""
         return ShuffledBatches(rows, batch_size)
 
     def _chance_loss(self, n_samples: float) -> float | None:
         """Return the loss of latents without information, with so many samples; None if it is not known."""
         return None
-
-    def _callbacks(self, prepared: Prepared, validation: Validation | None) -> tuple[Callback, ...]:
-        """Return callbacks of the method for the first training of a fit."""
-        return ()
 
     def _optimise(self, training: Training, seed: int) -> Trained:
         """Make an objective and minimise it; a method may make several, and minimise each in several named parts."""

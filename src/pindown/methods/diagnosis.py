@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pindown.auditing.spec import is_large_image
+from pindown.auditing.spec import folding_of, is_large_image
 from pindown.data import IndexedSource
 from pindown.errors import warn
+from pindown.methods.held_out import ENOUGH
 from pindown.methods.parameters import default_learning_rate
-from pindown.networks.folding import Folding, find_flat_directions, find_folding
+from pindown.networks.folding import Folding
 
 if TYPE_CHECKING:
     from pindown.methods.base import BaseEncoder
 
-ENOUGH_STEPS = 200
-"""Number of steps after which latents without information are not merely undertrained."""
+ENOUGH_STEPS, RECENT = 200, 25
+"""Number of steps after which latents without information are not merely undertrained; last steps whose loss counts."""
 
-COLLAPSED, CHECKED_SAMPLES = 1e-3, 2_000
-"""Latents have collapsed if their standard deviation is at most this fraction of their size; number of samples used."""
-
-FOLDING_IMAGES = 400
-"""Number of images that are checked for folding: each takes a pass through the network per direction."""
+COLLAPSED, CHECKED_SAMPLES, FOLDING_IMAGES = 1e-3, 2_000, 400
+"""Latents have collapsed if their standard deviation is at most this fraction of their size; number of samples used,
+and of images that are checked for folding, each of which takes a pass through the network per direction."""
 
 
 def some_samples(X: np.ndarray | IndexedSource) -> Tensor:
@@ -58,31 +58,34 @@ def warn_of_collapse(est: BaseEncoder, x: Tensor) -> bool:
 
 
 def warn_if_uninformative(est: BaseEncoder, x: Tensor) -> None:
-    """Warn if latents vary, but have no information about positives on the validation set."""
-    held_out = est.held_out_ if (est.max_iter or ENOUGH_STEPS) >= ENOUGH_STEPS else None
-    if held_out is not None and held_out.is_uninformative and not held_out.overfits:
+    """Warn if latents vary, but have no information about positives: on the validation set, or at the last steps."""
+    if (est.max_iter or ENOUGH_STEPS) < ENOUGH_STEPS:
+        return
+    held_out, chance = est.held_out_, est._chance_loss(len(x))
+    if held_out is not None:
+        found, where = held_out.score, f"on {held_out.n_samples} held-out samples"
+        is_uninformative = held_out.is_uninformative and not held_out.overfits
+    else:
+        found, where = (chance or math.inf) - float(np.mean(est.loss_curve_[-RECENT:])), "at the last steps"
+        is_uninformative = found < ENOUGH
+    if is_uninformative:
         spread = latent_std(est, x)
         warn(
-            f"{type(est).__name__}: the latents have collapsed, or positives share nothing: on {held_out.n_samples} "
-            f"held-out samples the latents show {held_out.score:.2g} nats of information about positives, no more than "
-            f"chance, and their standard deviations are {spread.min():.2g} to {spread.max():.2g}. Check that positives "
-            "belong to their samples; if they do, try another random_state or a smaller learning_rate."
+            f"{type(est).__name__}: the latents have collapsed, or positives share nothing: {where} the latents show "
+            f"{found:.2g} nats of information about positives, no more than chance, and their standard deviations are "
+            f"{spread.min():.2g} to {spread.max():.2g}. Check that positives belong to their samples; if they do, try "
+            "another random_state or a smaller learning_rate."
         )
 
 
 def check_folding(est: BaseEncoder, x: Tensor) -> Folding:
     """Return whether the encoder maps different samples to the same latents, and warn if it does."""
-    shape = x.shape[1:]
-    if is_large_image(shape):
-        folding = find_flat_directions(est._encode(_thinned(x, CHECKED_SAMPLES)).cpu(), est.encoder_.space)
+    if is_large_image(x.shape[1:]):
+        folding = folding_of(lambda rows: est._encode(rows).cpu(), _thinned(x, CHECKED_SAMPLES), est.encoder_.space)
     else:
         encoder = copy.deepcopy(est.encoder_).double()
-
-        def encode_vectors(rows: Tensor) -> Tensor:
-            return encoder(rows.unflatten(1, shape).to(encoder.device))
-
-        some = _thinned(x, FOLDING_IMAGES) if len(shape) > 1 else x
-        folding = find_folding(encode_vectors, some.flatten(1), encoder.space)
+        some = _thinned(x, FOLDING_IMAGES) if x.ndim > 2 else x
+        folding = folding_of(lambda rows: encoder(rows.to(encoder.device)), some, encoder.space)
     if folding.verdict in ("folded", "flat"):
         warn(
             f"{type(est).__name__}: the encoder is {folding}. It is not injective, so that no theorem applies. With an "

@@ -1,8 +1,8 @@
 """From `Prepared` to `Trained`: which samples are learned from, for how many steps, and what is kept.
 
-With many samples a validation set is held out, and training stops early by its loss (`pindown.training.early_stopping`).
-With few samples this is cross-validated: one objective per fold is trained, all in the same loop, and the mean of their
-validation losses says how many steps to take. Then all samples are learned from, in as many steps.
+With many samples a validation set is held out, and training stops early by its loss. With few samples this is
+cross-validated: one objective per fold is trained, all in the same loop, and the mean of their validation losses says
+how many steps to take. Then all samples are learned from, in as many steps.
 """
 
 from __future__ import annotations
@@ -33,55 +33,33 @@ from pindown.networks.encoder import Encoder
 from pindown.networks.images import first_round_for, precision_for
 from pindown.networks.preprocessing import Preprocessing
 from pindown.training import FitPart, Trainer, TrainingLog, Validation
-from pindown.training.callbacks import Callback, ProgressBar
+from pindown.training.callbacks import ProgressBar
 from pindown.training.early_stopping import Phase, StepPlan
 
 if TYPE_CHECKING:
     from pindown.methods.base import BaseEncoder
 
-MAX_LINEAR_SAMPLES = 1_000
-"""Number of samples up to which a linear encoder is tried, too: with more, a useless nonlinearity is not learned."""
+MAX_LINEAR_SAMPLES, CLEARLY = 1_000, 0.01
+"""A linear encoder is tried, too, with up to so many samples: with more, a useless nonlinearity is not learned. It is
+kept if its validation loss is lower by this fraction of the total decrease: few samples hardly distinguish two
+encoders, and then the one that can invert a nonlinear mixing is preferred."""
 
-CLEARLY = 0.01
-"""The linear encoder is kept if its validation loss is lower by this fraction of the total decrease: few samples hardly
-distinguish two encoders, and then the one that can invert a nonlinear mixing is preferred."""
-
-MAX_STARTS, STUCK, LAST = 4, 0.15, 10
+MAX_STARTS, STUCK, LAST, SEED_STRIDE = 4, 0.15, 10, 7_919
 """After cross-validation the fit to all samples is restarted, up to so many starts, if its loss ends above that of the
-folds by more than this fraction of its decrease; and the number of steps at the end whose mean loss counts."""
-
-SEED_STRIDE = 7_919
-"""Difference between the seeds of two starts."""
+folds by more than this fraction of its decrease; the number of steps at the end whose mean loss counts; and the
+difference between the seeds of two starts."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a training learned. Losses are compared relative to chance, which depends on the number of samples.
-
-    Parameters
-    ----------
-    objective
-        The trained module.
-    log
-        How its training went.
-    summary
-        What the method read off the data.
-    linear
-        Whether an encoder that can be nonlinear was trained as a linear one.
-    chance
-        Loss at chance level; 0 if it is not known.
-    details
-        What the method learned apart from the objective.
-    held_out
-        The score on held-out samples, if there are any.
-    """
+    """What a training learned. Losses are compared relative to chance, which depends on the number of samples."""
 
     objective: nn.Module
     log: TrainingLog
     summary: DataSummary
-    linear: bool = False
-    chance: float = 0.0
-    details: object = None
+    linear: bool = False  # whether an encoder that can be nonlinear was trained as a linear one
+    chance: float = 0.0  # loss at chance level, if it is known
+    details: object = None  # what the method learned apart from the objective
     held_out: HeldOut | None = None
 
     @property
@@ -119,36 +97,15 @@ class Trained:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """One training of an estimator: its batches, and how objectives are made and minimised.
+    """One training of an estimator: its batches, and how objectives are made and minimised."""
 
-    Parameters
-    ----------
-    est
-        The estimator, of which only parameters are used.
-    prepared
-        The data, of which ``summary.rows`` are learned from.
-    batches
-        The batches of a step.
-    validation
-        The validation set, if any.
-    name
-        Name of the training among those of a fit.
-    linear
-        Whether a linear encoder is trained in place of one with a linear skip path.
-    step_plan
-        The steps to take, if they are known.
-    callbacks
-        Follow this training, with those of the estimator's trainer.
-    """
-
-    est: BaseEncoder
+    est: BaseEncoder  # of which only parameters are used
     prepared: Prepared
     batches: Batches
     validation: Validation | None = None
-    name: str = ""
-    linear: bool = False
-    step_plan: Sequence[Phase] | None = None
-    callbacks: tuple[Callback, ...] = ()
+    name: str = ""  # among the trainings of a fit
+    linear: bool = False  # whether a linear encoder is trained in place of one with a linear skip path
+    step_plan: Sequence[Phase] | None = None  # the steps to take, if they are known
 
     @property
     def summary(self) -> DataSummary:
@@ -206,7 +163,7 @@ class Training:
         return replace(
             trainer,
             precision=precision_for(shape, self.prepared.device, trainer.precision),
-            callbacks=(*trainer.callbacks, *self.callbacks, *([ProgressBar()] if self.est.verbose else [])),
+            callbacks=(*trainer.callbacks, *([ProgressBar()] if self.est.verbose else [])),
             checkpoint=path,
         )
 
@@ -217,14 +174,7 @@ class Training:
 
 
 class ParallelObjectives(nn.Module):
-    """Objectives that are trained together, each on its own batches: the mean of their losses.
-
-    Examples
-    --------
-    >>> both = ParallelObjectives([nn.L1Loss(), nn.MSELoss()])
-    >>> both(torch.ones(2), torch.zeros(2), 3 * torch.ones(2), torch.zeros(2)).item()
-    5.0
-    """
+    """Objectives that are trained together, each on its own batches: the mean of their losses."""
 
     def __init__(self, objectives: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -243,8 +193,7 @@ def train(est: BaseEncoder, prepared: Prepared) -> Trained:
     if not splits and step_plan is not None:
         return train_by_plan(est, prepared, step_plan)
     if not splits:
-        batches = training_batches(est, prepared, prepared.samples)
-        return est._optimise(Training(est, prepared, batches, callbacks=est._callbacks(prepared, None)), prepared.seed)
+        return est._optimise(Training(est, prepared, training_batches(est, prepared, prepared.samples)), prepared.seed)
     folds = [prepared] if len(splits) == 1 else [fold_of(est, prepared, split) for split in splits]
     train_once = train_with_validation if len(splits) == 1 else cross_validate
     best = train_once(est, folds, linear=False)
@@ -262,7 +211,7 @@ def fold_of(est: BaseEncoder, prepared: Prepared, split: Split) -> Prepared:
     """Return data with the training samples of a split to learn from, which also decide the preprocessing."""
     preprocessing = est.fitted_preprocessing(prepared.inputs.data.X, split.learned)
     samples = est._training_samples(prepared.inputs, preprocessing)
-    return replace(prepared, preprocessing=preprocessing, samples=samples).with_rows(split.learned)
+    return replace(prepared, preprocessing=preprocessing, samples=samples).with_train_indices(split.learned)
 
 
 def train_with_validation(est: BaseEncoder, folds: Sequence[Prepared], *, linear: bool) -> Trained:
@@ -270,8 +219,9 @@ def train_with_validation(est: BaseEncoder, folds: Sequence[Prepared], *, linear
     (prepared,) = folds
     batches = training_batches(est, prepared, prepared.samples)
     validation = Validation(validation_batches(est, prepared, *prepared.inputs.splits))
-    callbacks, name = est._callbacks(prepared, validation), "linear" if linear else ""
-    return est._optimise(Training(est, prepared, batches, validation, name, linear, callbacks=callbacks), prepared.seed)
+    return est._optimise(
+        Training(est, prepared, batches, validation, "linear" if linear else "", linear), prepared.seed
+    )
 
 
 def cross_validate(est: BaseEncoder, folds: Sequence[Prepared], *, linear: bool) -> Trained:
@@ -282,8 +232,8 @@ def cross_validate(est: BaseEncoder, folds: Sequence[Prepared], *, linear: bool)
     held_out = [validation_batches(est, *each) for each in zip(folds, last.inputs.splits, strict=True)]
     validation = Validation(tuple(tuple(chain(*each)) for each in zip(*held_out, strict=False)))
     batches = zip_batches([training.batches for training in trainings])
-    name, callbacks = f"{'linear ' if linear else ''}{len(folds)} folds", est._callbacks(last, validation)
-    training = Training(est, last, batches, validation, name, linear, callbacks=callbacks)
+    name = f"{'linear ' if linear else ''}{len(folds)} folds"
+    training = Training(est, last, batches, validation, name, linear)
     return training.trained(objective, training.minimise(objective, seed))
 
 
@@ -336,7 +286,7 @@ def training_batches(est: BaseEncoder, prepared: Prepared, inputs: TrainingInput
     if source is None:
         samples = est._samples(inputs.data, prepared.summary, prepared.device)
         size = batch_size_of(est, len(samples), "rows", of=len(inputs.data))
-        batches = to_device(est._epochs(samples, size, inputs.data), prepared.device)
+        batches = to_device(est._batches(samples, size, inputs.data), prepared.device)
     elif isinstance(source, GeneratorSource):
         batches = GeneratedBatches(source, size, read, est._noise)
     else:
@@ -347,9 +297,9 @@ def training_batches(est: BaseEncoder, prepared: Prepared, inputs: TrainingInput
 def validation_batches(est: BaseEncoder, prepared: Prepared, split: Split) -> tuple[tuple[Tensor, ...], ...]:
     """Return all held-out samples of a split, in batches of about equal size, as the objective takes them."""
     data, device = prepared.samples.data, prepared.device
-    samples = est._samples(data, prepared.with_rows(split.held_out).summary, device)
+    samples = est._samples(data, prepared.with_train_indices(split.held_out).summary, device)
     n = -(-len(samples) // (est.batch_size or est.training_defaults.batch_size))
-    epochs = est._epochs(samples, len(samples) // n, data)
+    epochs = est._batches(samples, len(samples) // n, data)
     batches, generator = to_device(epochs, device), _random.generator(0, device)
     batches = batches if est.augment is None else augmented(batches, est.augment)
     return tuple(tuple(field.clone() for field in batches(k, generator)) for k in range(len(epochs)))
@@ -370,7 +320,7 @@ def _fields_of_batch(est: BaseEncoder, summary: DataSummary, batch: Batch) -> tu
     x, y = sides.pop("x"), sides.pop("y", None)
     if y is not None and role is not None:
         sides[role] = y
-    return x, *est._fields(summary, sides)
+    return x, *est._targets(summary, sides)
 
 
 def shape_of(preprocessing: Preprocessing) -> int | tuple[int, ...]:

@@ -35,16 +35,13 @@ from pindown.training import best_device
 if TYPE_CHECKING:
     from pindown.methods.base import BaseEncoder
 
-AT_ONCE = 1 << 24
-"""Size of the arrays that are preprocessed at once."""
+AT_ONCE = 1 << 24  # size of the arrays that are preprocessed at once
 
 SUMMARY_SAMPLES, MIN_SUMMARY_SAMPLES, SUMMARY_NUMBERS = 20_000, 2_000, 1 << 25
 """Number of samples of a stream or a simulation that are read before training; for images at least the second, or as
 many as have so many numbers."""
 
-CHANNELS = (1, 3, 4)
-"""Numbers of channels of images: grey, colours, colours with transparency."""
-
+CHANNELS = (1, 3, 4)  # of images: grey, colours, colours with transparency
 
 ArrayOrTensor: TypeAlias = ArrayLike | Tensor
 DataLike: TypeAlias = ArrayLike | Tensor | Data | Source
@@ -53,21 +50,11 @@ Encoded: TypeAlias = Any  # an array or a tensor, as X came
 
 @dataclass(frozen=True, eq=False)
 class DataSummary:
-    """What a method reads off the data before the first step, for `fit` and `plan` alike. A method adds what it needs.
-
-    Parameters
-    ----------
-    n_components : int
-        Number of latents.
-    rows : array of int or None
-        The samples to learn from; None: all.
-    warnings : tuple of str
-        Reasons not to make any claim.
-    """
+    """What a method reads off the data before the first step, for `fit` and `plan` alike. A method adds what it needs."""
 
     n_components: int
-    rows: NDArray[np.int64] | None = None
-    warnings: tuple[str, ...] = ()
+    train_indices: NDArray[np.int64] | None = None  # the samples to learn from; None: all
+    warnings: tuple[str, ...] = ()  # reasons not to make any claim
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +77,6 @@ class TrainingInput:
         """Samples in memory: all, or the first block of a source."""
         X = self.data.X
         return np.asarray(next(X.blocks(SUMMARY_SAMPLES))["x"] if isinstance(X, IndexedSource) else X)
-
-    @property
-    def source_name(self) -> str:
-        """Name of the source in messages."""
-        return type(self.source).__name__
 
     @property
     def digest(self) -> str:
@@ -120,35 +102,25 @@ class Prepared:
     @property
     def n_samples(self) -> float:
         """Number of samples to learn from."""
-        return self.inputs.n_samples if self.summary.rows is None else len(self.summary.rows)
+        return self.inputs.n_samples if self.summary.train_indices is None else len(self.summary.train_indices)
 
-    def with_rows(self, rows: NDArray[np.int64]) -> Prepared:
+    def with_train_indices(self, indices: NDArray[np.int64]) -> Prepared:
         """Return the same with other samples to learn from."""
-        return replace(self, summary=replace(self.summary, rows=rows))
+        return replace(self, summary=replace(self.summary, train_indices=indices))
 
 
 def prepare(est: BaseEncoder, X: DataLike | Process, sides: Mapping[str, object], *, hold_out: bool = True) -> Prepared:
-    """Read, split, preprocess and summarise data for an estimator; raise if it cannot be trained on them.
-
-    Parameters
-    ----------
-    est
-        The estimator, with checked parameters.
-    X, sides
-        Samples, and side variables by role.
-    hold_out
-        Whether to hold out a validation set, as the estimator's trainer asks.
-    """
+    """Read, split, preprocess and summarise data for an estimator; raise if it cannot be trained on them."""
     device, seed = best_device(est.device), _random.draw_seed(est.random_state)
     inputs = est._read(X, sides, _random.generator(seed, device))
     est._check_inputs(inputs)
     inputs = replace(inputs, splits=_splits(est, inputs, seed) if hold_out else ())
-    rows = inputs.splits[0].learned if len(inputs.splits) == 1 else None
-    preprocessing = est.fitted_preprocessing(inputs.data.X, rows)
+    learned = inputs.splits[0].learned if len(inputs.splits) == 1 else None
+    preprocessing = est.fitted_preprocessing(inputs.data.X, learned)
     check_components(est, preprocessing)
     summary = est._summarize(inputs, preprocessing, seed)
-    if rows is not None and summary.rows is None:
-        summary = replace(summary, rows=rows)
+    if summary.train_indices is None:
+        summary = replace(summary, train_indices=learned)
     samples, space = est._training_samples(inputs, preprocessing), est._space(summary.n_components)
     return Prepared(inputs, samples, preprocessing, summary, space, seed, device)
 
@@ -325,15 +297,7 @@ class InputReader(BaseEstimator):
     def fitted_preprocessing(
         self, X: ArrayOrTensor | IndexedSource, rows: NDArray[np.int64] | None = None
     ) -> Preprocessing:
-        """Return the preprocessing that `fit` would use, fitted to observations; its ``note`` says what it does.
-
-        Parameters
-        ----------
-        X : array (n, …) or IndexedSource
-            The observations.
-        rows : array of int, optional
-            The samples to fit it to; all by default.
-        """
+        """Return the preprocessing that `fit` would use, fitted to these rows of X; its ``note`` says what it does."""
         source = X if isinstance(X, IndexedSource) else ArraySource(np.asarray(from_torch(X)))
         chosen = source if rows is None else SubsetSource(source, rows)
         return preprocessing.fitted(type(self).__name__, self._preprocess_for(source.shape), chosen)

@@ -162,10 +162,9 @@ def default_network(shape: Shape, n_outputs: int) -> nn.Module:
     return default_encoder(shape)(n_in, n_outputs)
 
 
-def encoder_for(make: Make, shape: Shape, device: torch.device) -> Make:
-    """Return the encoder as requested; the default for images is convolutional, on a CPU with half the channels."""
-    is_default = make is smooth or (make is default_network and device.type == "cpu")
-    return default_encoder(shape, device) if is_image(shape) and is_default else make
+def encoder_for(make: Make | None, shape: Shape, device: torch.device) -> Make:
+    """Return the encoder as requested; None is the default for the shape, and so is `smooth` for images."""
+    return default_encoder(shape, device) if make is None or (make is smooth and is_image(shape)) else make
 
 
 def decoder_for(make: Make, shape: Shape, device: torch.device) -> Make:

@@ -142,15 +142,10 @@ class ProgressBar(Callback):
         if not sys.stderr.isatty():
             return
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-            TextColumn("loss {task.fields[loss]:.4f}"),
-            TimeRemainingColumn(),
-        )
+        texts = "{task.completed}/{task.total}", "loss {task.fields[loss]:.4f}"
+        columns = ("{task.description}", BarColumn(), *texts, TimeRemainingColumn())
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task(title, total=n_steps, loss=float("nan"))
         self._progress.start()
@@ -168,13 +163,7 @@ class ProgressBar(Callback):
 
 
 def numbers(report: Report) -> dict[str, float]:
-    """Return the numbers to plot: the losses, and the learning rate of each parameter group.
-
-    Examples
-    --------
-    >>> numbers(Report("fit", 2, 9, (0.5, 0.25), (1e-3, 1e-2)))
-    {'loss': 0.25, 'rate/0': 0.001, 'rate/1': 0.01}
-    """
+    """Return the numbers to plot: the losses, and the learning rate of each parameter group."""
     held_out = {} if report.held_out is None else {"loss held out": report.held_out}
     return {"loss": report.loss} | held_out | {f"rate/{k}": rate for k, rate in enumerate(report.rates)}
 
@@ -194,19 +183,15 @@ def following(callbacks: Sequence[Callback], title: str, n_steps: int) -> Iterat
 
     with ExitStack() as stack:
         for callback in callbacks:
-            stack.enter_context(_ended(title, callback))
+            stack.callback(_end, title, callback)
             with _named_in_errors(title, callback, "before the first step"):
                 callback.begin(title, n_steps)
         yield report_to_all
 
 
-@contextmanager
-def _ended(title: str, callback: Callback) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        with _named_in_errors(title, callback, "after the last step"):
-            callback.end()
+def _end(title: str, callback: Callback) -> None:
+    with _named_in_errors(title, callback, "after the last step"):
+        callback.end()
 
 
 @contextmanager

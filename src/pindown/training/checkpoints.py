@@ -85,19 +85,12 @@ class State:
 class Checkpoint:
     """A file that a run saves its state to, and resumes from.
 
-    Parameters
-    ----------
-    path
-        The file. Its folder is made if need be. Before training, it is checked that it can be written.
-    settings
-        What the run depends on. A file with other settings is refused, never overwritten.
-    seconds
-        Least time between two saves.
+    A file with other settings is refused, never overwritten.
     """
 
-    path: Path
-    settings: dict[str, Any]
-    seconds: float = 10.0
+    path: Path  # its folder is made if need be
+    settings: dict[str, Any]  # what the run depends on
+    seconds: float = 10.0  # minimum time between two saves
     _last: float = field(default_factory=time.monotonic, repr=False)
 
     def is_due(self) -> bool:
@@ -165,11 +158,5 @@ class Checkpoint:
 
 
 def stable_repr(value: Any) -> str:
-    """Return a repr without memory addresses, the same in the next process.
-
-    Examples
-    --------
-    >>> stable_repr(stable_repr)
-    '<function stable_repr>'
-    """
+    """Return a repr without memory addresses, the same in the next process: ``<function adam>``."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

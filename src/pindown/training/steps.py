@@ -14,8 +14,8 @@ from torch import Tensor
 
 from pindown.data.batches import Batches, CapturableBatches
 from pindown.training.checkpoints import State
-from pindown.training.optimizers import Schedule, falling
 from pindown.training.early_stopping import Phase
+from pindown.training.optimizers import Schedule, falling
 
 LARGEST_SCALE = 2.0**15
 """Initial loss scale in float16. It is halved, and the step skipped, when gradients overflow."""

@@ -50,8 +50,6 @@ DETERMINE_THE_RESULT = (
 )
 """Parameters of a trainer on which the result of a fit depends."""
 
-PRECISIONS = (None, torch.float32, torch.bfloat16, torch.float16)
-
 
 @dataclass(frozen=True)
 class TrainingLog:
@@ -124,27 +122,13 @@ class TrainingDefaults:
 
 @dataclass(frozen=True)
 class FitPart:
-    """One of several trainings in a fit: its name, its settings, and its steps if they are known.
+    """One of several trainings in a fit: its name, its settings, and its steps if they are known."""
 
-    Parameters
-    ----------
-    title : str
-        Its name in messages and reports.
-    settings : dict
-        What it depends on. A checkpoint with other settings is rejected, never overwritten.
-    epoch : float
-        Batches after which the same samples come again. After many passes a falling loss proves nothing.
-    first_round : int
-        Steps of the first round, if ``max_iter`` is None; 0 takes 2,000.
-    step_plan : sequence of Phase, optional
-        The steps to take, if they are known beforehand; by default those of the trainer, if any.
-    """
-
-    title: str = "fit"
-    settings: Mapping[str, object] = field(default_factory=dict)
-    epoch: float = math.inf
-    first_round: int = 0
-    step_plan: Sequence[Phase] | None = None
+    title: str = "fit"  # in messages and reports
+    settings: Mapping[str, object] = field(default_factory=dict)  # that its checkpoint must agree with
+    epoch: float = math.inf  # batches after which the same samples come again
+    first_round: int = 0  # steps of the first round, if max_iter is None; 0 takes 2,000
+    step_plan: Sequence[Phase] | None = None  # by default that of the trainer, if any
 
 
 @dataclass(frozen=True)
@@ -226,8 +210,7 @@ class Trainer:
     ) -> TrainingLog:
         """Minimise an objective, in place and on the device that it is on.
 
-        The same call runs on a CPU, on one GPU, and under ``torchrun`` or ``accelerate launch`` on several: there each
-        process draws its own batches and gradients are averaged.
+        Under ``torchrun`` or ``accelerate launch`` each process draws its own batches, and gradients are averaged.
 
         Parameters
         ----------
@@ -245,8 +228,7 @@ class Trainer:
         defaults
             Schedule of the learning rate; optimizer and weight decay where the trainer's own are None.
         validation
-            The validation set. If the loss on it rises, training rolls back to the best step and anneals from there. It
-            also decides, in place of the training loss, whether more steps would help.
+            The validation set: see `pindown.training.early_stopping`.
         part
             What a fit of several trainings says about this one.
 
@@ -288,18 +270,18 @@ class Trainer:
         )
         if stopping is not None and not stopping.evaluations:
             stopping.update(0, stopping.validation.loss(objective), state)
-        training = _Training(part.title, state, descent, length, step_plan, checkpoint, curve, self._on_plateau)
+        loop = _Loop(part.title, state, descent, length, step_plan, checkpoint, curve, self._on_plateau)
         start, take_step = time.monotonic(), step_taker(descent, draw, generator)
         callbacks = self.callbacks if accelerator.is_main_process else ()
         with (
             _deferred_interrupt() as interrupted,
             current(device),
-            following(callbacks, part.title, training.plan()) as report_to_all,
+            following(callbacks, part.title, loop.plan()) as report_to_all,
         ):
-            for report in training.reports(take_step, interrupted):
+            for report in loop.reports(take_step, interrupted):
                 report_to_all(report)
         objective.eval()
-        return training.log(time.monotonic() - start)
+        return loop.log(time.monotonic() - start)
 
     __call__ = train  # scikit-learn accepts callables as defaults of parameters
 
@@ -317,7 +299,7 @@ class Trainer:
                 f"torch.optim.Optimizer, such as pindown.optimizers.adam, or None, got {self.optimizer!r}."
             )
         check_scalar(self.validation_fraction, "validation_fraction", numbers.Real, min_val=0, max_val=0.5)
-        if self.precision not in PRECISIONS:
+        if self.precision not in (None, torch.float32, torch.bfloat16, torch.float16):
             raise ValueError(
                 "Trainer: precision must be torch.float32, torch.bfloat16, torch.float16 or None (float32), "
                 f"got {self.precision!r}."
@@ -339,12 +321,9 @@ class Trainer:
         if self.checkpoint is None:
             return None
         # A parameter at its default is not written, so that old checkpoints still match when parameters are added.
-        chosen = {
-            name: stable_repr(getattr(self, name))
-            for name in DETERMINE_THE_RESULT
-            if getattr(self, name) != getattr(Trainer, name)
-        }
-        return Checkpoint(Path(self.checkpoint), {**settings, **chosen}, self.save_every)
+        changed = [name for name in DETERMINE_THE_RESULT if getattr(self, name) != getattr(Trainer, name)]
+        ours = {name: stable_repr(getattr(self, name)) for name in changed}
+        return Checkpoint(Path(self.checkpoint), {**settings, **ours}, self.save_every)
 
     def _on_plateau(self, curve: list[float]) -> bool:
         # At full reports only: a resumed run then asks at the same steps as an uninterrupted one.
@@ -377,8 +356,8 @@ class NestedParameters:
 
 
 @dataclass
-class _Training:
-    """A training under way: its state, the steps taken, and how many there will be."""
+class _Loop:
+    """The loop of a training: its state, the steps taken, and how many there will be."""
 
     title: str
     state: State

@@ -16,7 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown import networks, theory
+from pindown import theory
 from pindown._names import counted
 from pindown._random import RandomState
 from pindown.data.batches import Augment
@@ -88,10 +88,10 @@ class Classify(ClassifierMixin, Incremental):
     augment : callable or None
         Called as ``augment(x, generator)`` with a batch (n, n_features) and the only source of randomness it may use,
         returns another view of each sample. With it ``y=None`` means that each sample is a class of its own.
-    encoder : callable
+    encoder : callable or None
         Called as ``encoder(n_features, n_components)``, with the shape of a sample in place of ``n_features`` for
-        images and sequences; returns a module. Or a module, of which a copy is trained. The default depends on the
-        shape, and has a linear skip path: see `pindown.networks`.
+        images and sequences; returns a module. Or a module, of which a copy is trained. None chooses one by the shape,
+        with a linear skip path: see `pindown.networks`.
     preprocess : callable
         Preprocessing of the observations: see `Contrast`. The default is the same, except that with few samples faint
         directions are scaled up less: see `preprocessing.tempered`.
@@ -166,7 +166,7 @@ class Classify(ClassifierMixin, Incremental):
         vector_space: Space = Sphere(),  # noqa: B008
         scale: float | None = None,
         augment: Augment | None = None,
-        encoder: Make = networks.default_network,
+        encoder: Make | None = None,
         preprocess: Preprocess = preprocessing.tempered,
         batch_size: int | None = None,
         max_iter: int | None = None,
@@ -292,8 +292,8 @@ class Classify(ClassifierMixin, Incremental):
     def _check_inputs(self, inputs: TrainingInput) -> None:
         if inputs.source is not None and inputs.data.signal is None:
             raise ValueError(
-                f"Classify: {inputs.source_name} has no labels that are signal. Give a simulation of Clusters or "
-                "Instances, or a source of (x, label)."
+                f"Classify: {type(inputs.source).__name__} has no labels that are signal. Give a simulation of "
+                "Clusters or Instances, or a source of (x, label)."
             )
         if isinstance(inputs.source, Process) and inputs.source.prior is not None:
             return  # the classes are known
@@ -338,7 +338,7 @@ class Classify(ClassifierMixin, Incremental):
         found = spanned(np.asarray(data.X[rows]).reshape(len(rows), -1), np.reshape(data.signal, -1)[rows])
         return min(max(1, found), most)
 
-    def _fields(self, summary: ClassSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
+    def _targets(self, summary: ClassSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
         signal = sides.get("signal")
         if signal is None:
             return (np.arange(len(summary.classes)),)

@@ -15,7 +15,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown import networks, theory
+from pindown import theory
 from pindown._random import RandomState
 from pindown.data.batches import BatchesWithinLevels, ShuffledBatches
 from pindown.data.data import Data, as_array
@@ -25,10 +25,10 @@ from pindown.errors import warn
 from pindown.methods.base import Incremental
 from pindown.methods.contrast.audit import ContrastSpec
 from pindown.methods.contrast.objective import PairLoss, PairObjective, best_temperature
-from pindown.methods.contrast.restarts import ChanceWatch, train_with_restarts
+from pindown.methods.contrast.restarts import train_with_restarts
 from pindown.methods.diagnosis import check_folding, warn_if_uninformative, warn_of_collapse
 from pindown.methods.fitting import Trained, Training, batch_size_of
-from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, Prepared, TrainingInput, preprocessed
+from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive_number
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make, is_cheap
@@ -36,8 +36,7 @@ from pindown.networks.folding import Folding
 from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
-from pindown.training import Trainer, TrainingDefaults, Validation, processes
-from pindown.training.callbacks import Callback
+from pindown.training import Trainer, TrainingDefaults, processes
 
 SCORE_PAIRS = 4_096
 """Maximum number of pairs that `score` compares with each other."""
@@ -68,10 +67,10 @@ class Contrast(Incremental):
     loss : PairLoss
         Options of the loss: alignment and uniformity in place of InfoNCE, the correction for latents that are not
         uniform, samples as their own negatives: see `pindown.methods.PairLoss`.
-    encoder : callable
+    encoder : callable or None
         Called as ``encoder(n_features, n_components)``, with the shape of a sample in place of ``n_features`` for
-        images and sequences; returns a module. Or a module, of which a copy is trained. The default depends on the
-        shape, and has a linear skip path: see `pindown.networks`.
+        images and sequences; returns a module. Or a module, of which a copy is trained. None chooses one by the shape,
+        with a linear skip path: see `pindown.networks`.
     preprocess : callable
         Preprocessing of the observations: ``whiten``, ``standardise``, ``centre`` or ``nothing`` of
         `pindown.networks.preprocessing`. By default vectors are whitened, images and sequences standardised by channel.
@@ -143,7 +142,7 @@ class Contrast(Incremental):
         p: float = 2,
         temperature: float | None = None,
         loss: PairLoss = PairLoss(),  # noqa: B008
-        encoder: Make = networks.default_network,
+        encoder: Make | None = None,
         preprocess: Preprocess = preprocessing.default_preprocessing,
         batch_size: int | None = None,
         max_iter: int | None = None,
@@ -257,7 +256,7 @@ class Contrast(Incremental):
 
     def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
         if inputs.source is not None and "pairs" not in inputs.data.side_variables:
-            raise ValueError(f"Contrast needs positives, but {inputs.source_name} has none.")
+            raise ValueError(f"Contrast needs positives, but {type(inputs.source).__name__} has none.")
         if inputs.source is not None and inputs.data.nuisance is not None:
             raise ValueError(
                 "Contrast: with a nuisance, negatives are taken from samples of the same level, which needs an index, "
@@ -278,23 +277,23 @@ class Contrast(Incremental):
     def _training_samples(self, inputs: TrainingInput, preprocessing: Preprocessing) -> TrainingInput:
         return preprocessed(preprocessing, inputs)
 
-    def _fields(self, summary: DataSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
+    def _targets(self, summary: DataSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
         return (sides["pairs"],)
 
     def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> Pairing:
-        pairing = pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.rows)
-        if summary.rows is None:
+        pairing = pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.train_indices)
+        if summary.train_indices is None:
             batch_size_of(self, len(pairing), "pairs", of=len(pairing))
         index, n_processes = _this_process()
         mine = _part_of_process(pairing, index, n_processes)
-        if len(mine) < (self.batch_size or 1) and summary.rows is None:
+        if len(mine) < (self.batch_size or 1) and summary.train_indices is None:
             raise ValueError(
                 f"Contrast: batch_size={self.batch_size} is larger than the {len(mine)} of {len(pairing)} pairs that "
                 f"each of {n_processes} processes has. Leave it at None, or start fewer processes."
             )
         return mine
 
-    def _epochs(self, rows: Pairing, batch_size: int, data: Data) -> ShuffledBatches | BatchesWithinLevels:
+    def _batches(self, rows: Pairing, batch_size: int, data: Data) -> ShuffledBatches | BatchesWithinLevels:
         if data.nuisance is None:
             return ShuffledBatches(rows, batch_size)
         levels = combined(*np.atleast_2d(data.nuisance.T))
@@ -308,14 +307,6 @@ class Contrast(Incremental):
         if self.loss.alpha is not None:
             return None
         return math.log(min(self.batch_size or self.training_defaults.batch_size, n_samples))
-
-    def _callbacks(self, prepared: Prepared, validation: Validation | None) -> tuple[Callback, ...]:
-        chance = self._chance_loss(prepared.n_samples)
-        if chance is None or not is_image(self.shape_in_):
-            return ()
-        sizes = [1] if validation is None else [len(batch[0]) for batch in validation.batches]
-        held_out = np.average([self._chance_loss(size) or 0.0 for size in sizes], weights=sizes)
-        return (ChanceWatch(chance, float(held_out)),)
 
     def _optimise(self, training: Training, seed: int) -> Trained:
         if training.step_plan is None and is_image(training.prepared.preprocessing.shape_out):

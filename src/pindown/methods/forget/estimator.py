@@ -389,7 +389,7 @@ class Forget(BaseEncoder):
             return encoder_behind(first, device)
         return networks.skip_mlp if self.encoder is None else self.encoder
 
-    def _fields(self, summary: NuisanceSummary, sides: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _targets(self, summary: NuisanceSummary, sides: Mapping[str, Any]) -> tuple[Any, ...]:
         read = summary.reader.read_numbers if summary.by_number else summary.reader.read
         return read(sides["nuisance"], None if summary.maps is not None else sides.get("given"))
 
@@ -417,7 +417,10 @@ class Forget(BaseEncoder):
             assert isinstance(objective, AdversarialObjective)
             prepared, peek = training.prepared, _random.generator(seed, training.prepared.device)
             batches = map(training_batches(self, prepared, prepared.inputs), count(), repeat(peek))
-            n_samples, always = None if summary.rows is None else len(summary.rows), self._always_transports
+            n_samples, always = (
+                None if summary.train_indices is None else len(summary.train_indices),
+                self._always_transports,
+            )
             found = transported(objective, summary.held_out, n_samples, batches, seed, always=always)
         return training.trained(objective, log, found)
 

@@ -173,8 +173,8 @@ def summarize(inputs: TrainingInput, first: Preprocessing, seed: int, request: R
     data = inputs.data
     if inputs.source is not None and data.nuisance is None:
         raise ValueError(
-            f"Forget needs a nuisance, but {inputs.source_name} has none. Pass a simulation such as Nuisance, "
-            "or a source of (x, nuisance)."
+            f"Forget needs a nuisance, but {type(inputs.source).__name__} has none. Pass a simulation such as "
+            "Nuisance, or a source of (x, nuisance)."
         )
     columns, kinds = read_columns(data.nuisance, len(data), request.n_bins)
     strata = read_strata(data.given, len(data), may_miss=request.closed_form)
@@ -200,7 +200,7 @@ def summarize(inputs: TrainingInput, first: Preprocessing, seed: int, request: R
     weights = 1.0 if request.spreads is None else worth_rebuilding(white, request.spreads, seen.groups[:, -1])
     summary = NuisanceSummary(
         1,
-        rows=used if inputs.source is None else None,
+        train_indices=used if inputs.source is None else None,
         warnings=doubts,
         n_nuisance_directions=(found.n_means, found.n_spreads),
         note="",

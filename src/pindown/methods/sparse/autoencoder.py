@@ -14,8 +14,8 @@ from torch.nn import functional as F  # noqa: N812 (the usual name)
 
 from pindown.networks.encoder import Encoder, is_cheap
 from pindown.networks.gates import Gate, GateModule, TopK, chosen, combined
-from pindown.training import optimizers
 from pindown.networks.images import FIRST_ROUND
+from pindown.training import optimizers
 
 MAX_REVIVED = 64  # features that are revived in a step, at most
 DEAD_AFTER, DEAD_FRACTION = (
