@@ -50,7 +50,7 @@ Encoded: TypeAlias = Any  # an array or a tensor, as X came
 
 @dataclass(frozen=True, eq=False)
 class DataSummary:
-    """What a method reads off the data before the first step, for `fit` and `plan` alike. A method adds what it needs."""
+    """What a method reads off the data before the first step, for `fit` and `plan` alike. Methods add to it."""
 
     n_components: int
     train_indices: NDArray[np.int64] | None = None  # the samples to learn from; None: all
