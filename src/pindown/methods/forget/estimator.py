@@ -171,7 +171,7 @@ class Forget(BaseEncoder):
 
     spec = ForgetSpec()
     training_defaults = TrainingDefaults(optimizer=optimizers.rivals, schedule=waiting_cosine, adversarial=True)
-    encoder: Make | None  # type: ignore[assignment]  # None: chosen by the kind of data
+    encoder: Make | None  # None: chosen by the kind of data
     batch_maps_: BatchMaps | None = None
     structure_kept_: StructureKept | None = None
     transport_: SlicedTransport | None = None
