@@ -9,9 +9,11 @@ from scipy.stats import spearmanr
 from pindown import Classify, Contrast, audit, theory
 from pindown.auditing.agreement import HALVES, Agreement, measure_for, principal_angles
 from pindown.auditing.checks import conditions
+from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.claims import Claim, leading_part, needed, predictions_part
+from pindown.auditing.claims import leading_part, predictions_part
 from pindown.auditing.evidence import AuditScore, Control, Evidence
+from pindown.auditing.result import Audit
 from pindown.auditing.spec import Part
 from pindown.data.data import Data
 from pindown.simulate import Clusters
@@ -80,7 +82,7 @@ def test_the_chance_of_a_single_latent_is_that_of_one_that_knows_nothing():
 # ---- claims ---------------------------------------------------------------------------------------------------------
 
 GOOD = Agreement("your fit and refits", "R²", (0.99,), 0.0)
-WELL = Claim(theory.CLASSIFY_FREE, agreement=[GOOD])
+WELL = Audit("", theory.CLASSIFY_FREE, agreement=(GOOD,))
 
 
 def verdict(assumption, outcome):
@@ -123,7 +125,7 @@ def test_halves_are_asked_for_less_than_fits_to_the_same_rows():
 
 
 def test_a_verdict_is_not_listed_as_trust():
-    texts = Claim(theory.CLASSIFY_FREE, [verdict(theory.VMF_CLUSTERS, "holds")]).not_shown
+    texts = Audit("", theory.CLASSIFY_FREE, [verdict(theory.VMF_CLUSTERS, "holds")]).not_shown
     assert not any("vMF clusters" in text for text in texts)
     assert sum(text.startswith("taken on trust") for text in texts) == 3
 

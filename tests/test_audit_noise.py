@@ -10,7 +10,7 @@ import torch
 from pindown import Contrast, audit, theory
 from pindown.auditing.agreement import shared_block
 from pindown.auditing.checks.noise import Band, Moved, ceiling_within, linear_ceiling, matched_ceiling, noise_of
-from pindown.auditing.claims import Claim
+from pindown.auditing.result import Audit
 from pindown.data.data import Data
 from pindown.metrics import linear_r2, mcc, recovery_by_level
 from pindown.networks.spaces import Reals
@@ -63,7 +63,7 @@ def test_the_ceiling_within_values_is_what_latents_score_there():
 
 def test_noise_that_may_leave_nothing_is_a_reason_not_to_claim():
     band = Band("R²", 0.05, 0.3, ceiling=0.2, noise=0.9)
-    assert any("next to nothing" in reason for reason in Claim(theory.ROEDER, band=band).reasons)
+    assert any("next to nothing" in reason for reason in Audit("", theory.ROEDER, band=band).reasons)
 
 
 def test_columns_without_noise_have_none_whether_or_not_they_are_bent():

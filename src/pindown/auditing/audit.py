@@ -18,7 +18,7 @@ from pindown import _random, theory
 from pindown.auditing.audit_page import pictures_of
 from pindown.auditing.checks.noise import band, moved_by_noise
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.claims import claim_about
+from pindown.auditing.claims import strongest_claim
 from pindown.auditing.refits import Estimator, Samples, encoder_of, latent_matrix, refit
 from pindown.auditing.result import Audit
 from pindown.auditing.spec import Verdicts, spec_of
@@ -116,30 +116,17 @@ def _audited(
     some = samples.data.take(np.sort(rng.permutation(len(samples))[:CHECKED_SAMPLES]))
     before = spec.checks_before(est, some, est.n_components_, samples.data)
     after = with_better(spec.checks_after(first, held_out.data, evidence.verdicts), *evidence.verdicts)
-    claim, of_all_latents = claim_about(est, refits, latents, evidence, _together(before, after))
-    claim = replace(claim, noise=noise)
-    if noise is not None and not noise.is_nil and of_all_latents:
-        moved = moved_by_noise(encoder_of(first, held_out.data), held_out.X, noise, rng)
-        ceiling = spec.comparison.ceiling(first, moved, held_out)
-        claim = replace(claim, band=band(ceiling, min(each.worst for each in claim.agreement), noise.fraction))
-    return Audit(
+    found = Audit(
         estimator=f"{type(est).__name__}({latents.shape[1]})",
-        theorem=claim.theorem,
-        verdicts=tuple(claim.verdicts),
-        scores=evidence.scores,
+        theorem=est.guarantee,
+        verdicts=_together(before, after),
+        evidence=evidence,
+        waived=tuple(spec.waived(est, held_out.data)),
+        blocks=getattr(est, "blocks_", ()),
+        within="" if held_out.data.given is None else "the given label",
+        feature_noise=noise,
         held_out=getattr(est, "held_out_", None),
-        agreement=tuple(claim.agreement),
-        controls=evidence.controls,
-        block=evidence.block,
-        leakage=evidence.leakage,
-        noise=refits.noise_fraction,
-        band=claim.band,
         recovery=spec.comparison.recovery(other, held_out),
-        strips=evidence.strips,
-        waived=tuple(claim.waived),
-        reasons=claim.reasons,
-        claim=claim.sentence,
-        not_shown=claim.not_shown,
         warned=refits.warned,
         n_samples=len(samples),
         n_learned_from=len(refits.train),
@@ -147,6 +134,12 @@ def _audited(
         n_fits=n_fits + 2 + (refits.null is not None),
         pictures=pictures_of(est, refits, latents, other, grouped=grouped),
     )
+    found = strongest_claim(found, est, refits, latents)
+    if noise is not None and not noise.is_nil and not found.rest:  # a claim about all latents
+        moved = moved_by_noise(encoder_of(first, held_out.data), held_out.X, noise, rng)
+        ceiling = spec.comparison.ceiling(first, moved, held_out)
+        found = replace(found, band=band(ceiling, min(each.worst for each in found.agreement), noise.fraction))
+    return found
 
 
 def _together(before: Verdicts, after: Verdicts) -> Verdicts:

@@ -13,7 +13,6 @@ from scipy.stats import rankdata
 
 from pindown._names import listed
 from pindown.auditing.agreement import MOST_SHOWN, Agreement, matching, principal_angles
-from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.evidence import AuditScore
 from pindown.auditing.page import (
@@ -62,9 +61,10 @@ class Names:
 
 def render(audit: Audit, names: Names = Names()) -> str:  # noqa: B008 (a frozen value)
     """Return an audit as a self-contained page, in the names of the user's file where they are given."""
-    pictures, theorem = audit.pictures, audit.theorem
+    pictures = audit.pictures
+    assert pictures is not None
     roles = [f"{role}: {listed(own, most=4)}" for role, own in names.roles.items() if own]
-    needs = () if theorem is None else needed(theorem, audit.verdicts, audit.waived)
+    needs = audit.needed
     ordered = sorted(audit.verdicts, key=lambda v: (v not in needs, ("fails", "undecided", "holds").index(v.outcome)))
     return fill(
         "audit.html.j2",
@@ -86,7 +86,7 @@ def render(audit: Audit, names: Names = Names()) -> str:  # noqa: B008 (a frozen
         latents=_latents(pictures, names),
         curves=_curves(pictures),
         images=_images(pictures),
-        strips=[picture(strip.picture, strip.caption) for strip in audit.strips],
+        strips=[picture(strip.picture, strip.caption) for strip in audit.evidence.strips],
         support=None if pictures.support is None else _support(pictures.support),
         by_truth=None if pictures.by_truth is None else _by_truth_figure(pictures.by_truth, names),
     )
