@@ -245,10 +245,12 @@ class Audit:
         """Return the claim, and tables of scores, agreement and verdicts, for a notebook."""
         import pandas as pd
 
+        scores: list[tuple[object, ...]]
         scores = [(each.name, each.value, each.chance, each.p_value) for each in (*self.scores, *self.recovery)]
         if (own := self.held_out) is not None:
             scores.append((f"your fit: {own.name}", own.score, own.chance, None))
         scores += [(f"{each.between}: {each.metric}", each.worst, each.chance, None) for each in self.agreement]
+        verdicts: list[tuple[str, str, str]]
         verdicts = [(each.outcome, each.name, each.why) for each in self.verdicts]
         verdicts += [("passed" if c.passed else "failed", f"control: {c.name}", c.found) for c in self.controls]
         tables = (
