@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from pindown import Classify, Contrast, audit, theory
-from pindown.auditing.agreement import HALVES, Agreement, measure_for, principal_angles
+from pindown.auditing.agreement import HALVES, Agreement, measure_for
 from pindown.auditing.checks import conditions
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.verdict import Verdict
@@ -59,17 +59,6 @@ def test_each_value_of_a_nuisance_may_have_its_own_bijection_but_no_fold():
 def test_a_collapsed_code_agrees_with_nothing():
     dead = Z * [1, 1, 0]
     assert [measure_for(free)(Z, dead) for free in (theory.SIGNED_PERMUTATION, theory.ORTHOGONAL)] == [0.0, 0.0]
-
-
-def test_angles_between_spans_are_right_for_a_shared_plane():
-    tilted = np.column_stack([Z[:, 0], Z[:, 1] + Z[:, 2]])  # 45° out of the plane of the first two
-    assert principal_angles(Z[:, :2], tilted) == pytest.approx([0, 45], abs=3)
-
-
-def test_codes_that_share_nothing_are_far_apart_however_few_the_rows():
-    first, second = np.random.default_rng(1).normal(size=(2, 60, 50))
-    assert principal_angles(first, second).min() > 40
-    assert principal_angles(first[:, :20], first[:, :20] @ np.diag(np.arange(1, 21))).max() < 1
 
 
 def test_the_chance_of_a_single_latent_is_that_of_one_that_knows_nothing():

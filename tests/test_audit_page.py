@@ -42,7 +42,6 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         curves={"this fit": np.linspace(3, 1, 300), "shuffled": np.full(300, 3.0)},
         guessing=3.2,
         matching=np.abs(rng.uniform(size=(min(d, 24), min(d, 24)))),
-        angles=np.linspace(0, 30, d),
         support=np.eye(d, dtype=int) if support else None,
         n_samples=n_held_out,
     )
@@ -161,11 +160,6 @@ def test_columns_keep_their_names_and_partners_are_no_column():
     assert list(drawn) == ["group", "truth, column 0", "X, dose", "X, <i>age</i>"]
     labelled = Samples(Data(x, signal=np.arange(200) % 3), "signal")
     assert next(iter(_colourings(SimpleNamespace(), labelled, grouped=False))) == "y"
-
-
-def test_angles_are_strokes_with_the_largest_and_the_median_in_the_caption(page):
-    assert drawn(page)["angles"]["angles"] == [0, 15, 30]
-    assert "The largest is 30.0°, the median 15.0°" in page
 
 
 def test_probes_have_a_ruler_each_next_to_chance_with_their_intervals(page):

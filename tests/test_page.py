@@ -197,12 +197,12 @@ def test_a_cloud_has_its_arrows_and_may_have_none():
     assert data["arrowColours"] == page_module.colours(np.array([[0.0, 0, 1]]))
 
 
-def test_amounts_have_shades_by_rank_and_kinds_one_each():
+def test_amounts_are_coloured_by_rank_and_kinds_by_name():
     amounts = colouring("", np.array([1e9, 0.5, 0.0, 2.0]))
     assert amounts["amounts"]
     assert amounts["which"] == [3, 1, 0, 2]
     kinds = colouring("", np.arange(300).astype(str))
-    assert (len(set(kinds["shades"])), len(kinds["key"]), kinds["others"]) == (300, 24, 276)
+    assert (kinds["amounts"], len(kinds["key"]), kinds["n"]) == (False, 24, 300)
 
 
 def test_what_an_estimator_warns_of_is_on_the_page_only_where_it_warned():

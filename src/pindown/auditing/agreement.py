@@ -219,14 +219,6 @@ def agreements(measure: Measure, compared: LatentSets) -> tuple[Agreement, ...]:
 # ---- directions that two sets of latents share ----------------------------------------------------------------------
 
 
-def principal_angles(first: Matrix, second: Matrix) -> Matrix:
-    """Return the angles between the spans of two sets of latents, in degrees, the smallest first.
-
-    Directions are found in one half of the samples and compared in the other, so that chance does not count.
-    """
-    return np.degrees(np.arccos(np.sort(_shared_correlations(*_along_canonical(first, second)))[::-1]))
-
-
 def _shared_correlations(a: Matrix, b: Matrix) -> Matrix:
     """Return correlations of columns, at least 0."""
     size = np.maximum(a.std(0) * b.std(0), 1e-300)

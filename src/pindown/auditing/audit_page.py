@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from pindown._names import listed
-from pindown.auditing.agreement import MOST_SHOWN, Agreement, matching, principal_angles
+from pindown.auditing.agreement import MOST_SHOWN, Agreement, matching
 from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.evidence import AuditScore
 from pindown.auditing.page import (
@@ -82,7 +82,6 @@ def render(audit: Audit, names: Names = Names()) -> str:  # noqa: B008 (a frozen
         verdicts=[(v.name, v.outcome, _number(v.statistic), _number(v.threshold), v.why) for v in ordered],
         statuses=[v.outcome if v in needs else "beside" for v in ordered],
         matching=_matching(pictures),
-        angles=_angles(pictures),
         latents=_latents(pictures, names),
         curves=_curves(pictures),
         images=_images(pictures),
@@ -181,23 +180,13 @@ def _curves(pictures: Pictures) -> Drawing:
 
 
 def _matching(pictures: Pictures) -> Drawing:
-    d = len(pictures.angles)
+    d = pictures.latents.shape[1]
     some = f" The first {MOST_SHOWN} of {d} latents are drawn." if d > MOST_SHOWN else ""
     caption = (
         "Absolute correlation of each latent of this fit (rows) with those of a refit (columns, in the order that "
         f"matches best).{some} One full square in each row means that even the axes agree."
     )
     return matrix(pictures.matching, "Matching of latents", caption)
-
-
-def _angles(pictures: Pictures) -> Drawing:
-    largest, median = pictures.angles.max(), np.median(pictures.angles)
-    caption = (
-        "Angles between the spaces that the latents of this fit and of a refit span: 0° where both contain a "
-        f"direction, 90° where one lacks it. The largest is {largest:.1f}°, the median {median:.1f}°."
-    )
-    data = {"angles": np.round(pictures.angles, 2).tolist()}
-    return Drawing("angles", caption, "Angles between the spaces that two fits span", data)
 
 
 def _by_truth_figure(by_truth: Matrix, names: Names) -> Drawing:
@@ -256,7 +245,6 @@ class Pictures:
     curves: Mapping[str, Matrix]  # name → loss of each step
     guessing: float | None  # the loss of a guess
     matching: Matrix  # |correlation| of latents with those of a refit
-    angles: Matrix  # degrees between the spans of both
     support: NDArray[np.int64] | None
     n_samples: int  # held out, of which those drawn are a sample
     starts_elsewhere: bool = False  # whether refits have other initialisations of the map
@@ -280,7 +268,6 @@ def pictures_of(est: Any, refits: Refits, latents: Matrix, other: Matrix, *, gro
         curves=losses,
         guessing=drawn.chance,
         matching=matching(latents, other),
-        angles=principal_angles(latents, other),
         support=drawn.support,
         n_samples=len(rows),
         sheets=(contact_sheet(x[:THUMBNAILS]), nearest_traversals(latents, x), swaps(latents, x))

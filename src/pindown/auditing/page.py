@@ -9,6 +9,7 @@ import base64
 import gzip
 import math
 from collections.abc import Callable, Mapping, Sequence
+from colorsys import hls_to_rgb
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -60,7 +61,7 @@ class Drawing:
         Whether it takes the whole width of the page.
     """
 
-    kind: Literal["clouds", "scatters", "curves", "latents", "matrix", "angles", "probes", "picture", "sliders", "svg"]
+    kind: Literal["clouds", "scatters", "curves", "latents", "matrix", "probes", "picture", "sliders", "svg"]
     caption: str
     description: str
     data: Mapping[str, Any]
@@ -211,78 +212,48 @@ def along_each(
 
 # ---- colours --------------------------------------------------------------------------------------------------------
 
-MOST_KINDS, N_SHADES = 24, 64
-"""Distinct values up to which whole numbers are kinds, not amounts; and shades of amounts."""
+MOST_KINDS = 24  # distinct values up to which whole numbers are kinds, not amounts; and kinds that have a name
 
 
 def colouring(name: str, values: NDArray[Any]) -> dict[str, Any]:
-    """Return the colours of points by a column: text and few whole numbers as kinds, other numbers as amounts.
+    """Return how a column colours points: text and few whole numbers as kinds, other numbers as amounts by their rank.
 
-    Each value is the number of a shade. The key names the first kinds, and ``others`` counts the rest; of amounts the
-    key has the minimum, the median and the maximum.
+    ``which`` has the rank of each value among ``n``. The key names the first kinds; of amounts it has the least, the
+    middle and the largest.
 
     Examples
     --------
     >>> kinds = colouring("tissue", np.array(["skin", "bone", "skin"]))
-    >>> kinds["which"], kinds["key"], kinds["others"]
-    ([1, 0, 1], ['bone', 'skin'], 0)
+    >>> kinds["which"], kinds["key"], kinds["n"]
+    ([1, 0, 1], ['bone', 'skin'], 2)
     >>> colouring("age", np.array([30.5, 2.0, 61.0]))["key"]
     ['2', '30.5', '61']
     """
     plain = values.astype(str) if values.dtype.kind == "O" else values
-    found, number = np.unique(plain, return_inverse=True)
-    which, n = number.reshape(-1), len(found)
-    fractions = found.dtype.kind == "f" and bool((found % 1).any())
-    amounts = found.dtype.kind in "fiu" and (n > MOST_KINDS or fractions)
-    height: Array
-    angle: Array
-    if amounts:  # along a spiral from dark to light, by rank
-        n_shades = min(N_SHADES, n)
-        which, rank = which * (n_shades - 1) // max(n - 1, 1), np.linspace(0, 1, n_shades)
-        height, angle = 2 * rank - 1, 1.5 * np.pi * rank
-        key = [f"{value:.3g}".replace("-", "−") for value in (found[0], np.median(plain), found[-1])]
-    else:  # the golden angle keeps neighbours apart
-        height = 1 - (2 * np.arange(n) + 1) / max(n, 2)
-        angle = math.pi * (3 - math.sqrt(5)) * np.arange(n)
-        key = [str(value) for value in found[:MOST_KINDS]]
-    radius = np.sqrt(np.maximum(0, 1 - height**2))
-    shades = colours(np.stack([radius * np.cos(angle), radius * np.sin(angle), height], axis=-1))
-    others = 0 if amounts else max(0, n - MOST_KINDS)
-    drawn = {"which": which.tolist(), "shades": shades, "key": key, "others": others}
-    return {"name": name, "amounts": amounts, **drawn}
+    found, which = np.unique(plain, return_inverse=True)
+    n = len(found)
+    amounts = found.dtype.kind in "fiu" and (n > MOST_KINDS or bool((found % 1).any()))
+    key = [f"{found[k]:.3g}".replace("-", "−") for k in (0, n // 2, -1)] if amounts else found[:MOST_KINDS].tolist()
+    return {"name": name, "amounts": amounts, "which": which.reshape(-1).tolist(), "key": [*map(str, key)], "n": n}
 
 
 def colours(directions: Array) -> list[Any]:
     """Return the colours of unit vectors (…, 3) as hexadecimal strings, nested as they are.
 
-    The vector lies in the Oklab colour space, where equal steps look equal: its height is the lightness, its angle the
-    hue. All colours are visible on white and on black.
+    The angle is the hue and the height the lightness, so that near directions have near colours.
 
     Examples
     --------
     >>> colours(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]))
-    ['#b4b4b4', '#666666']
+    ['#a6a6a6', '#595959']
     """
-    x, y, z = np.moveaxis(np.asarray(directions, dtype=np.float64), -1, 0)
-    lab = np.stack([0.64 + 0.13 * z, 0.15 * x, 0.15 * y], axis=-1)
-    rgb = np.clip((lab @ _OKLAB_TO_LMS) ** 3 @ _LMS_TO_RGB, 0, 1)
-    gamma = np.where(rgb <= 0.0031308, 12.92 * rgb, 1.055 * rgb ** (1 / 2.4) - 0.055)
-    levels = np.round(255 * gamma).astype(int)
-    flat = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in levels.reshape(-1, 3)]
-    return np.array(flat, dtype=object).reshape(levels.shape[:-1]).tolist()
-
-
-# Ottosson 2020, "A perceptual color space for image processing"; transposed, to be multiplied from the right.
-_OKLAB_TO_LMS = np.array(
-    [[1.0, 1.0, 1.0], [0.3963377774, -0.1055613458, -0.0894841775], [0.2158037573, -0.0638541728, -1.2914855480]]
-)
-_LMS_TO_RGB = np.array(
-    [
-        [4.0767416621, -1.2684380046, -0.0041960863],
-        [-3.3077115913, 2.6097574011, -0.7034186147],
-        [0.2309699292, -0.3413193965, 1.7076147010],
-    ]
-)
+    array = np.asarray(directions, dtype=np.float64)
+    flat = np.empty(array[..., 0].size, dtype=object)
+    for k, (x, y, z) in enumerate(array.reshape(-1, 3)):
+        hue, saturation = math.atan2(y, x) / (2 * math.pi) % 1, min(1.0, 0.7 * math.hypot(x, y))
+        rgb = hls_to_rgb(hue, 0.5 + 0.15 * max(-1.0, min(1.0, z)), saturation)
+        flat[k] = "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
+    return flat.reshape(array.shape[:-1]).tolist()
 
 
 # ---- pages ----------------------------------------------------------------------------------------------------------

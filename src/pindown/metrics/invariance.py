@@ -63,16 +63,13 @@ class Leakage:
         What is scored: ``"balanced accuracy"`` of labels, ``"R²"`` of quantities.
     worst, interval, worst_probe
         The worst case: the highest held-out score of all probes, a 95 % interval for it, and the family of that probe.
-    chance : float
-        Score of a guess: 1 / number of levels (averaged over strata), or 0.
-    chance_of_worst : float
-        Mean of ``worst`` over permutations of the nuisance: what the best of so many guesses scores. An R² can be far
-        below 0 there, if the probes are confident.
-    p_value, evidence
-        Of independence (given ``given``), exact for the largest of all statistics of all probes; and which that is.
-    smallest_p : float
-        The smallest p-value that these samples, groups and permutations allow.
-    bits, bits_interval
+    chance, chance_of_worst : float
+        Score of a guess (1 / number of levels, averaged over strata, or 0), and of the best of so many guesses: the
+        mean of ``worst`` over permutations of the nuisance.
+    p_value, evidence, smallest_p
+        Of independence (given ``given``), exact for the largest statistic of all probes; which that is; and the
+        smallest p-value that these samples, groups and permutations allow.
+    bits : float
         Lower bound of I(e; Z) by the best probe, at least 0: H(e) less its held-out cross-entropy.
     nuisance_bits : float or None
         H(e), all that could leak; given ``given``, if that is passed. None for a quantity.
@@ -80,8 +77,8 @@ class Leakage:
         `ProbeScore` of each family (its best seed).
     distance_correlation : float or None
         For quantities, bias-corrected, on at most 800 held-out samples.
-    effective_rank, n_columns, collapsed
-        How many of its dimensions the embedding fills, and whether that is none, or hardly more than one of several.
+    effective_rank, n_columns : float, int
+        How many of its dimensions the embedding fills.
     n_samples, n_used : int
         Samples given, and samples used (half to fit, half to score).
     confounding : Confounding or None
@@ -106,7 +103,6 @@ class Leakage:
     evidence: str
     smallest_p: float
     bits: float
-    bits_interval: tuple[float, float]
     nuisance_bits: float | None
     by_probe: Mapping[str, ProbeScore]
     distance_correlation: float | None
@@ -494,8 +490,8 @@ class LabelPredictions:
         margin = margins(influence, groups, rng, extra=one_more)
         return score, np.clip(score - margin, 0, 1), np.clip(score + margin, 0, 1)
 
-    def bits(self, groups: Labels, rng: np.random.Generator) -> tuple[Matrix, Matrix, Matrix]:
-        """H(e) less the held-out cross-entropy, or both given the stratum, with simultaneous intervals; (p,) each.
+    def bits(self, groups: Labels, rng: np.random.Generator) -> Matrix:
+        """H(e) less the held-out cross-entropy, or both given the stratum; (p,).
 
         An overconfident probe would hide what it knows, so its log-ratios are scaled by a factor fitted
         on one half of the held-out groups and used on the other.
@@ -506,10 +502,7 @@ class LabelPredictions:
             gain[p, part] = self._gain(p, part, self._factor(p, ~part))
         # The gain is over the prior of the fitted half; the entropy is that of the held-out half, which is smaller.
         here = _fractions(self.strata, self.e)
-        gain += np.log2(self.prior[self.strata, self.e] / here[self.strata, self.e])
-        mean = gain.mean(axis=1)
-        margin = margins((gain - mean[:, None]).T / len(self.e), groups, rng)
-        return mean, mean - margin, mean + margin
+        return (gain + np.log2(self.prior[self.strata, self.e] / here[self.strata, self.e])).mean(axis=1)
 
     def _gain(self, p: int, some: Mask, factor: float) -> Matrix:
         ratio = factor * self.ratio[p, some].astype(np.float64)  # (samples, k)
@@ -589,21 +582,16 @@ class QuantityPredictions:
         margin = margins(influence, groups, rng)
         return r2, r2 - margin, np.minimum(r2 + margin, 1)
 
-    def bits(self, groups: Labels, rng: np.random.Generator) -> tuple[Matrix, Matrix, Matrix]:
-        """Information of two Gaussians correlated as e and the prediction are, on Gaussian scales; (p,) each.
+    def bits(self, groups: Labels, rng: np.random.Generator) -> Matrix:
+        """Information of two Gaussians correlated as e and the prediction are, on Gaussian scales; (p,).
 
         Ranks do not change the information, ties broken at random can only lose some, and for a Gaussian e no joint
         distribution with that correlation has less. More than log2 n bits cannot be seen in n samples.
         """
         rank = np.argsort(np.lexsort((rng.random(len(self.e)), self.e))).astype(np.float64)
         e = _normal_scores(rank, self.strata, rank, self.strata)
-        e, predicted = e / e.std(), self.predicted_normal
-        r = predicted @ e / len(e)
-        influence = (predicted * e - r[:, None] * (predicted**2 + e**2) / 2).T / len(e)
-        margin = margins(influence, groups, rng)
-        most = np.sqrt(1 - len(e) ** -2.0)
-        mean, low, high = (-0.5 * np.log2(1 - np.clip(a, 0, most) ** 2) for a in (r, r - margin, r + margin))
-        return mean, low, high
+        r = self.predicted_normal @ (e / e.std()) / len(e)
+        return -0.5 * np.log2(1 - np.clip(r, 0, np.sqrt(1 - len(e) ** -2.0)) ** 2)
 
 
 def _audit(
@@ -634,7 +622,7 @@ def _audit(
     p_value, strongest = largest_test(statistics)
     evidence = [f"{what} of {name}" for what in found.statistic_names for name in names] + ["distance correlation"]
     score, low, high = found.scores(held_out, rng)
-    bits, bits_low, bits_high = (np.maximum(0, b) + 0.0 for b in found.bits(held_out, rng))
+    bits = np.maximum(0, found.bits(held_out, rng)) + 0.0
     by_probe: dict[str, ProbeScore] = {}  # of several seeds, the best
     for name, *one in zip(names, score, low, high, bits, strict=True):
         if name not in by_probe or one[0] > by_probe[name].score:
@@ -651,7 +639,6 @@ def _audit(
         evidence=evidence[strongest],
         smallest_p=max(1 / len(statistics), 1 / exchange.n_assignments(found.e)),
         bits=float(bits.max()),
-        bits_interval=(float(bits_low.max()), float(bits_high.max())),
         nuisance_bits=found.nuisance_bits,
         by_probe=by_probe,
         distance_correlation=found.distance_correlation,

@@ -97,12 +97,14 @@ function latents({ names, points, colourings }, figure) {
   });
   const coloured = (some, color, more) => { const trace = at(some); trace.marker = { ...trace.marker, color, ...more?.marker }; return { ...trace, ...more, marker: trace.marker }; };
   const all = range(points.length);
-  const traces = !by ? [coloured(all, colour("accent"))] : by.amounts ? [coloured(all, all.map((i) => by.which[i]), { marker: {
-    colorscale: by.shades.map((shade, k) => [k / Math.max(1, by.shades.length - 1), shade]), cmin: 0, cmax: by.shades.length - 1,
-    colorbar: { orientation: "h", thickness: 8, len: 0.7, y: -0.02, yanchor: "top", outlinewidth: 0, tickvals: [0, (by.shades.length - 1) / 2, by.shades.length - 1], ticktext: by.key, title: { text: plain(by.name), side: "top" } },
+  const shade = (k) => `hsl(${(k * 137.5 + 195) % 360}, 50%, ${[45, 60, 35][k % 3]}%)`; // the golden angle keeps neighbours apart
+  const others = by ? all.filter((i) => by.which[i] >= by.key.length) : [];
+  const traces = !by ? [coloured(all, colour("accent"))] : by.amounts ? [coloured(all, by.which, { marker: {
+    colorscale: "Viridis", cmin: 0, cmax: by.n - 1,
+    colorbar: { orientation: "h", thickness: 8, len: 0.7, y: -0.02, yanchor: "top", outlinewidth: 0, tickvals: [0, (by.n - 1) / 2, by.n - 1], ticktext: by.key, title: { text: plain(by.name), side: "top" } },
   } })] : [
-    ...by.key.map((name, k) => coloured(all.filter((i) => by.which[i] === k), by.shades[k], { name: plain(name) })),
-    ...(by.others ? [coloured(all.filter((i) => by.which[i] >= by.key.length), all.filter((i) => by.which[i] >= by.key.length).map((i) => by.shades[by.which[i]]), { name: `and ${by.others} more` })] : []),
+    ...by.key.map((name, k) => coloured(all.filter((i) => by.which[i] === k), shade(k), { name: plain(name) })),
+    ...(others.length ? [coloured(others, others.map((i) => shade(by.which[i])), { name: `and ${by.n - by.key.length} more` })] : []),
   ];
   const legend = { orientation: "h", y: -0.02, yanchor: "top", itemsizing: "constant", itemclick: false, itemdoubleclick: false, title: { text: by ? plain(by.name) : "" } };
   const flat = { visible: false, range: [-1.05, 1.05], fixedrange: true };
@@ -175,19 +177,6 @@ function mixed(from, to, share) { // of two colours such as #fcfbf8
   return `rgb(${a.map((value, k) => Math.round(value + share * (b[k] - value)))})`;
 }
 
-function angles({ angles }) {
-  return [[
-    angles.map((angle) => ({ type: "scatterpolar", mode: "lines", r: [0, 1], theta: [angle, angle], line: { color: colour("accent"), width: 2 }, hoverinfo: "theta" })),
-    layout({
-      margin: { l: 10, r: 24, t: 24, b: 24 },
-      polar: {
-        sector: [0, 90], bgcolor: "rgba(0,0,0,0)", radialaxis: { visible: false, range: [0, 1] },
-        angularaxis: { tickvals: [0, 30, 60, 90], ticksuffix: "°", color: colour("soft"), gridcolor: colour("line"), linecolor: colour("line") },
-      },
-    }),
-  ]];
-}
-
 function probes({ factors, models, low }, figure) {
   const inks = [colour("accent"), colour("warn"), ...["#66a182", "#8d6a9f", "#edae49", "#8a8c92"]], n = models.length;
   figure.querySelector(".plot").style.height = `${60 + factors.length * (16 + 16 * n)}px`;
@@ -207,7 +196,7 @@ function probes({ factors, models, low }, figure) {
 }
 
 // ---- drawing ---------------------------------------------------------------------------------------------------------
-const kinds = { clouds, scatters, curves, latents, matrix, angles, probes };
+const kinds = { clouds, scatters, curves, latents, matrix, probes };
 const figures = [...document.querySelectorAll("figure")].filter((figure) => figure.querySelector(".plot"));
 const seen = new Set(figures);
 
