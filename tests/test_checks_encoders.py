@@ -10,7 +10,6 @@ from pindown.auditing.checks.encoders import (
     distinct_latents,
     enough_directions,
     injective_encoder,
-    live_latents,
     many_negatives,
     structure_kept,
 )
@@ -121,12 +120,6 @@ def test_folds_become_verdicts():
     for (share, doubt, flat), outcome in cases.items():
         assert injective_encoder(Folding(share, doubt, flat, 2_000)).outcome == outcome
     assert injective_encoder(Folding(math.nan, math.nan, 0, 50)).outcome == "undecided"
-
-
-def test_codes_are_alive_dead_or_nearly_so():
-    z = rng().normal(size=(500, 2))
-    assert [live_latents(z * [1, s]).outcome for s in (0.5, 0.03, 1e-3)] == ["holds", "undecided", "fails"]
-    assert live_latents(0 * z).outcome == "fails"
 
 
 def test_negatives_bound_the_information_they_can_show():

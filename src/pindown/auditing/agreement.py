@@ -30,27 +30,13 @@ MOST_SHOWN = 24  # latents in a picture of a matching
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well the latents of independent fits match, pair by pair.
+    """How well the latents of independent fits match, pair by pair."""
 
-    Parameters
-    ----------
-    between : str
-        Which fits were compared.
-    metric : str
-        The score; it ignores what the theorem leaves open.
-    values : tuple of float
-        One for each pair, the lower of both directions.
-    chance : float
-        The score of latents that need not agree; see the metric.
-    shuffled : float or None
-        The score of a fit to shuffled side information.
-    """
-
-    between: str
-    metric: str
-    values: tuple[float, ...]
-    chance: float
-    shuffled: float | None = None
+    between: str  # which fits were compared
+    metric: str  # the score; it ignores what the theorem leaves open
+    values: tuple[float, ...]  # one for each pair, the lower of both directions
+    chance: float  # the score of latents that need not agree; see the metric
+    shuffled: float | None = None  # the score of a fit to shuffled side information
 
     @property
     def worst(self) -> float:
@@ -195,7 +181,7 @@ class LatentSets(NamedTuple):
     @property
     def n_columns(self) -> int:
         """Columns that all have."""
-        every = (self.fit, *self.others, *self.halves, *(() if self.null is None else (self.null,)))
+        every = (self.fit, *self.others, *self.halves, self.fit if self.null is None else self.null)
         return min(each.shape[1] for each in every)
 
     def first(self, k: int) -> LatentSets:
@@ -266,23 +252,13 @@ N_SHUFFLES = 20  # times that positives are exchanged to see what unrelated samp
 
 @dataclass(frozen=True)
 class SharedBlock:
-    """A block of directions of the latents that positives share; they share nothing along the others.
-
-    Parameters
-    ----------
-    n_shared, n_latents : int
-        Directions that are shared, and all.
-    least, most_left : float
-        The lowest correlation between positives inside the block, and the largest outside.
-    negatives : float
-        The largest correlation between unrelated samples.
-    """
+    """A block of directions of the latents that positives share; they share nothing along the others."""
 
     n_shared: int
     n_latents: int
-    least: float
-    most_left: float
-    negatives: float
+    least: float  # correlation between positives inside the block
+    most_left: float  # the same outside
+    negatives: float  # the largest correlation between unrelated samples
 
     def __str__(self) -> str:
         return (

@@ -35,29 +35,15 @@ LEVEL, CONTROL_LEVEL = 0.01, 1 / (1 + N_PERMUTATIONS)  # p-values that rule out 
 
 @dataclass(frozen=True)
 class AuditScore:
-    """A number measured on held-out samples, its level at chance, and the p-value of chance.
-
-    Parameters
-    ----------
-    name, unit : str
-        What is measured.
-    value, chance : float
-        The lowest of the refits, and what chance scores.
-    p_value : float or None
-        Exact, by permutation; None if there is no such test.
-    leak : bool
-        Whether less is better: a nuisance should not be decodable.
-    floor : float or None
-        Of a leak: what latents score that are known to be free of the nuisance.
-    """
+    """A number measured on held-out samples, its level at chance, and the p-value of chance."""
 
     name: str
-    value: float
+    value: float  # of the worst refit
     chance: float
-    p_value: float | None = None
+    p_value: float | None = None  # exact, by permutation; None if there is no such test
     unit: str = ""
-    leak: bool = False
-    floor: float | None = None
+    leak: bool = False  # whether less is better: a nuisance should not be decodable
+    floor: float | None = None  # of a leak: what latents score that are known to be free of the nuisance
 
     @property
     def good(self) -> bool:
@@ -105,19 +91,15 @@ class Strip:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Scores, controls, and the reasons to think that nothing was learned.
-
-    ``leakage`` is that of a nuisance, and ``block`` the part of the latents that positives share, where that is not all
-    of them. ``verdicts`` are on assumptions; ``strips`` go to the page.
-    """
+    """Scores, controls, and the reasons to think that nothing was learned."""
 
     scores: tuple[AuditScore, ...]
     controls: tuple[Control, ...]
-    learned_nothing: tuple[str, ...] = ()
-    leakage: Leakage | None = None
-    verdicts: tuple[Verdict, ...] = ()
-    block: SharedBlock | None = None
-    strips: tuple[Strip, ...] = ()
+    learned_nothing: tuple[str, ...] = ()  # reasons
+    leakage: Leakage | None = None  # of a nuisance
+    verdicts: tuple[Verdict, ...] = ()  # on assumptions
+    block: SharedBlock | None = None  # the part of the latents that positives share, if not all
+    strips: tuple[Strip, ...] = ()  # for the page
 
 
 Test = Callable[[Any, Samples, np.random.Generator], AuditScore]

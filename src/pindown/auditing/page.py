@@ -45,28 +45,14 @@ def shown(value: float, digits: int = 2) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure of a page, as data.
-
-    Parameters
-    ----------
-    kind : str
-        Which function of ``templates/page.js`` draws it, or which branch of ``templates/figures.html.j2`` writes it.
-    caption, description : str
-        The text below the figure, and the text for people who do not see it.
-    data : mapping
-        What is drawn, as JSON has it.
-    panels : tuple of (title, note)
-        One for each plot of the figure.
-    wide : bool
-        Whether it takes the whole width of the page.
-    """
+    """A figure of a page, as data, which ``templates/page.js`` or ``templates/figures.html.j2`` draws by its kind."""
 
     kind: Literal["clouds", "scatters", "curves", "latents", "matrix", "probes", "picture", "sliders", "svg"]
     caption: str
-    description: str
-    data: Mapping[str, Any]
-    panels: tuple[tuple[str, str], ...] = (("", ""),)
-    wide: bool = False
+    description: str  # for people who do not see it
+    data: Mapping[str, Any]  # as JSON has it
+    panels: tuple[tuple[str, str], ...] = (("", ""),)  # title and note of each plot
+    wide: bool = False  # whether it takes the whole width of the page
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,19 +64,7 @@ E = TypeVar("E", bound=Estimator)
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Data, and how they may be split.
-
-    Parameters
-    ----------
-    data : Data
-        With the side variables that an estimator uses, and no others.
-    role : str or None
-        The role of the one that it learns from, or removes.
-    strata : array (n,), optional
-        Samples of one stratum are split evenly.
-    units : array (n,), optional
-        Samples of one unit stay together.
-    """
+    """Data, and how they may be split."""
 
     data: Data
     role: str | None = None

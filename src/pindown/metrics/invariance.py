@@ -136,11 +136,7 @@ class Leakage:
         return (self.worst - self.chance) / (1 - self.chance)
 
     def with_floor(self, floor: "Leakage") -> "Leakage":
-        """Return this result next to that of an embedding that is known to be invariant, by the same probes.
-
-        If the nuisance correlates a little with everything, as robots with their own motions do, the p-value alone
-        misleads. Then only what is surely above the floor is a leak.
-        """
+        """Return this result next to that of an embedding known to be invariant: only what is above it is a leak."""
         if not self.columns:
             return replace(self, floor=floor.worst)
         columns = tuple(one.with_floor(other) for one, other in zip(self.columns, floor.columns, strict=True))
@@ -185,20 +181,12 @@ class Leakage:
 class Effort:
     """How much work `leakage` does.
 
-    Parameters
-    ----------
-    n_seeds : int
-        Seeds for each family of probes that is random.
-    n_permutations : int
-        Permutations of the nuisance: no p-value is below 1 / (1 + n_permutations).
-    max_samples : int
-        Samples to use at most. With 20,000 the error of a balanced accuracy is below .005, so that more would change
-        little.
+    No p-value is below 1 / (1 + n_permutations). With 20,000 samples the error of a balanced accuracy is below .005.
     """
 
-    n_seeds: int = 3
-    n_permutations: int = 999
-    max_samples: int = 20_000
+    n_seeds: int = 3  # for each family of probes that is random
+    n_permutations: int = 999  # of the nuisance
+    max_samples: int = 20_000  # to use at most
 
     def __post_init__(self) -> None:
         for name, least in (("n_seeds", 1), ("n_permutations", 19), ("max_samples", 100)):
@@ -229,15 +217,13 @@ def leakage(
     of e and its prediction, both on the scale of Gaussian ranks. All bounds are from below: a kind of probe that was
     not tried may find more.
 
-    **The p-value** is exact, although the maximum over probes and seeds is taken. Once the probes are trained their
-    predictions are fixed; if e is independent of Z, permuting e among the held-out samples leaves the distribution
-    unchanged. So every statistic (for each probe the score and the log-likelihood; the distance correlation) is
-    recomputed under permutations, and the largest is compared with the largest. The intervals, too, hold for all probes
-    at once.
+    **The p-value** is exact, although the maximum over probes and seeds is taken: permuting e among the held-out
+    samples leaves the distribution unchanged if e is independent of Z, so every statistic (for each probe the score and
+    the log-likelihood; the distance correlation) is recomputed under permutations, and the largest is compared with
+    the largest. The intervals hold for all probes at once.
 
-    Samples that the encoder was trained on can look invariant, or leaky, only there: pass samples it has not seen.
-    Blind to invertible affine maps of Z for most probes, and so to where an encoder hides what it contains; blind to
-    what only several columns of ``e`` together would show (join them into one label for that).
+    Pass samples that the encoder has not seen. Blind to invertible affine maps of Z for most probes; and to what only
+    several columns of ``e`` together would show (join them into one label for that).
 
     Parameters
     ----------
@@ -250,8 +236,8 @@ def leakage(
         with one level of e is permuted as a whole, and a level needs two groups; in other groups samples are permuted,
         so these are assumed to be exchangeable: thin a time series.
     given : array (n,), optional
-        A label. Leakage is then that within its strata, I(e; Z | given), with permutations within them: what an
-        embedding contains of e beyond what it may contain through the label. See `confounding`.
+        A label. Leakage is then that within its strata, I(e; Z | given), with permutations within them: see
+        `confounding`.
     continuous : bool, optional
         True makes whole numbers quantities, False fractional ones labels.
     probes : sequence of str or Probe
@@ -263,7 +249,8 @@ def leakage(
 
     Examples
     --------
-    The second column has the same mean in both levels of e, and another spread, which a linear probe cannot see:
+    The second column has the same mean in both levels of e, and another spread, which a linear probe cannot see. The
+    first is independent of e:
 
     >>> rng = np.random.default_rng(0)
     >>> e = np.repeat(["left", "right"], 300)
@@ -271,13 +258,8 @@ def leakage(
     >>> found = leakage(Z, e, random_state=0)
     >>> found.leaks, found.chance, found.worst > 0.7, found.by_probe["linear"].score < 0.6
     (True, 0.5, True, True)
-
-    The first column is independent of e, and a constant is no evidence of anything:
-
     >>> leakage(Z[:, :1], e, random_state=0).leaks
     False
-    >>> print(leakage(np.ones((600, 2)), e, random_state=0).verdict)
-    Z has collapsed, effective rank 0.0 of 2: a constant is invariant to everything, so nothing follows for e.
     """
     families = read_probes(probes)
     a = read_matrix("Z", Z)
@@ -299,10 +281,8 @@ def inject_leak(Z: ArrayLike, e: ArrayLike, fraction: float = 0.05, *, random_st
     .. math:: Z' = Z + (t' - t)\, b^\top, \qquad t' = \sqrt{1 - s}\; t + \sqrt{s}\; c(e)
 
     with s the fraction, t the coordinate of Z along a random direction, c(e) the nuisance (labels by their rank), both
-    of variance 1, and b = Cov(Z, t). What is uncorrelated with t stays; and if Z is independent of e its covariance
-    does not change, so that the leak cannot be seen without e. For Gaussian embeddings it is worth at most
-    :math:`-\frac12 \log_2(1 - s)` bits. The positive control of an audit: one that finds nothing here would have found
-    nothing in Z.
+    of variance 1, and b = Cov(Z, t). For Gaussian embeddings it is worth at most :math:`-\frac12 \log_2(1 - s)` bits.
+    The positive control of an audit: one that finds nothing here would have found nothing in Z.
 
     Examples
     --------

@@ -41,12 +41,6 @@ def tail_index(distances: Matrix, d: int, *, sphere: bool) -> Estimate:
     By maximum likelihood over λ and β. A volume :math:`\delta^{d-1}` goes with a distance in :math:`\mathbb R^d`, and
     :math:`\sin^{d-2}\theta` on the sphere with :math:`\delta = 2 \sin(\theta/2)`, so that β = 2 is vMF there and
     normal here. The interval is where the likelihood ratio is within 90 %.
-
-    Examples
-    --------
-    >>> x = np.random.default_rng(0).normal(size=(4_000, 3))
-    >>> print(tail_index(np.linalg.norm(x, axis=1), 3, sphere=False))
-    2.1 [2, 2.2]
     """
     if not distances.any() or (sphere and d < 2):  # all latents are equal, or the sphere has two points
         return Estimate(math.nan, math.nan, math.nan)
@@ -112,14 +106,8 @@ def vmf_conditional(
 ) -> Verdict:
     """Say whether positives lie around each other as in a vMF distribution, by the tail index of their distances.
 
-    Blind to all but the distance. A normal distribution projected onto the sphere passes, since it hardly differs.
-
-    Parameters
-    ----------
-    latents, positives : arrays (n, d)
-        Unit vectors, row i of both a pair; or latents and the class vectors of their classes.
-    assumption : Assumption
-        What the verdict is about.
+    Row i of both arrays (n, d) is a pair of unit vectors; or a latent and the class vector of its class. Blind to all
+    but the distance. A normal distribution projected onto the sphere passes, since it hardly differs.
 
     Examples
     --------
@@ -136,17 +124,10 @@ def vmf_conditional(
 
 
 def vmf_clusters(latents: ArrayLike, labels: ArrayLike) -> Verdict:
-    """Say whether latents lie around the mean of their class as in a vMF distribution; see `vmf_conditional`.
+    """Say whether unit latents (n, d) lie around the mean of their class as in a vMF distribution.
 
-    Each sample is compared with the mean direction of the others of its class; classes of fewer than
-    ``MIN_MEMBERS`` are left out. With class vectors, use `vmf_conditional(latents, vectors[labels])`.
-
-    Parameters
-    ----------
-    latents : array (n, d)
-        Unit vectors.
-    labels : array (n,)
-        The class of each.
+    Each sample is compared with the mean direction of the others of its class, as in `vmf_conditional`; classes of
+    fewer than ``MIN_MEMBERS`` are left out.
 
     Examples
     --------

@@ -26,7 +26,6 @@ KEPT, NOT_KEPT = 0.9, 0.85  # fraction of the signal to explain, and that fails:
 MAX_STRETCH, MIN_SIGNAL = 2.0, 0.05  # largest correction for noise in a prediction; least signal in a direction
 MERGED, NOT_MERGED = 0.03, 0.01  # fraction of the variance of X by which samples with equal latents differ
 N_NEIGHBOURS, NEAR = 10, 0.5  # of a sample; and fraction of the variance of X between neighbours that are near
-DEAD = 1e-2  # spread of latents along a direction, relative to the largest, below which the direction is dead
 ROOM = 1.0  # nats between the information found and the most that so many negatives can show
 
 
@@ -104,10 +103,8 @@ def structure_kept(
         Maps observations (n, …) to latents (n, d).
     X : array (n, …)
         The observations, best such as the encoder has not seen.
-    assumption : Assumption
-        What the verdict is about.
-    noise : Noise, optional
-        Of X, if it was measured already.
+    assumption, noise
+        What the verdict is about; and the noise of X, if it was measured already.
 
     Examples
     --------
@@ -258,33 +255,6 @@ def injective_encoder(folding: Folding) -> Verdict:
     outcomes: dict[str, Outcome] = {"folded": "fails", "flat": "fails", "injective": "holds", "undecided": "undecided"}
     outcome = outcomes[folding.verdict]
     return Verdict(INJECTIVE_ENCODER, folding.fraction, THRESHOLD, outcome, f"the encoder is {folding}.")
-
-
-def live_latents(latents: ArrayLike, *, random_state: int = 0) -> Verdict:
-    """Say whether latents vary in all their directions: a constant is invariant, and useless.
-
-    The statistic is the least spread along a principal direction relative to the largest.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(size=(500, 2))
-    >>> [live_latents(z * size).outcome for size in ([1, 1], [1, 0])]
-    ['holds', 'fails']
-    """
-    rows = read("latents", latents)
-    rng = np.random.default_rng(random_state)
-    least = bootstrap(lambda some: principal_spreads(rows[some])[-1], len(rows), rng)
-    found = f"the least spread of the latents along a direction is {least} of the largest."
-    n_live = int((principal_spreads(rows) > DEAD).sum())
-    return at_least(
-        theory.INFORMATION_KEPT,
-        least,
-        10 * DEAD,
-        found,
-        fails=f"Only {counted(n_live, 'direction')} of the latents vary: ask for {n_live}, or for less invariance.",
-        undecided="One direction hardly varies.",
-        unless_below=DEAD,
-    )
 
 
 def many_negatives(information: float, n_negatives: int) -> Verdict:

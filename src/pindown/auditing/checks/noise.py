@@ -27,27 +27,13 @@ N_DRAWS = 4  # draws of fresh noise for every sample
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Independent noise of the features, and the directions of X above it.
+    """Independent noise of the features, and the directions of X above it."""
 
-    Parameters
-    ----------
-    fraction : float
-        Mean fraction of the variance of a feature; 0 where there is none, or where X has too few features to show it.
-    spread : array (n_features,)
-        Its standard deviation, in the units of X.
-    spectrum : Spectrum
-        Of standardised features.
-    shape : tuple of int
-        Of a sample.
-    decided : bool
-        Whether noise would have shown; where it would not, it counts as signal.
-    """
-
-    fraction: float
-    spread: Matrix
-    spectrum: Spectrum
-    shape: tuple[int, ...]
-    decided: bool
+    fraction: float  # of the variance of a feature, on average; 0 where X has too few features to show it
+    spread: Matrix  # (n_features,) standard deviation, in the units of X
+    spectrum: Spectrum  # of standardised features
+    shape: tuple[int, ...]  # of a sample
+    decided: bool  # whether noise would have shown; where it would not, it counts as signal
 
     @classmethod
     def of(cls, found: Spectrum, shape: tuple[int, ...]) -> Noise:
@@ -152,23 +138,14 @@ class Ceiling:
 class Band:
     """Where the score of latents against the true ones lies, if the rest of the claim holds.
 
-    Parameters
-    ----------
-    score : str
-        Its name, that of `Audit.recovery`.
-    low, high : float
-        Its ends; in 95 of 100 simulations or more the score lies between them.
-    ceiling : float
-        The most that noise lets through.
-    noise : float
-        The fraction of the variance of a feature that is its own noise.
+    In 95 of 100 simulations or more the score lies between ``low`` and ``high``.
     """
 
-    score: str
+    score: str  # its name in `Audit.recovery`
     low: float
     high: float
-    ceiling: float
-    noise: float
+    ceiling: float  # the most that noise lets through
+    noise: float  # the fraction of the variance of a feature that is its own noise
 
     def holds(self, value: float) -> bool:
         """Return whether a score lies in the band."""

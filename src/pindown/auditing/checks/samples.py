@@ -31,21 +31,10 @@ def enough_levels(labels: ArrayLike, theorem: Theorem, d: int, k: int | None = N
     """Compare the number of levels of a label with the number that a theorem needs.
 
     Necessary, never sufficient: see `diverse_levels`. It is undecided if the number is reached only with levels of
-    fewer than ``MIN_SAMPLES`` samples.
-
-    Parameters
-    ----------
-    labels : array (n,)
-        A class, segment, domain or intervention of each sample.
-    theorem : Theorem
-        One that counts, such as `theory.CLASSIFY_NORMALISED`.
-    d, k : int
-        The number of latents, and what ``theorem.diversity.k_means`` says where the formula has a k.
+    fewer than ``MIN_SAMPLES`` samples. ``k`` is what ``theorem.diversity.k_means`` says where the formula has a k.
 
     Examples
     --------
-    Two latents need three classes; `theory.AUXILIARY_ICA` needs five levels:
-
     >>> labels = ["a", "b", "c"] * 20
     >>> enough_levels(labels, theory.CLASSIFY_FREE, d=2).outcome
     'holds'

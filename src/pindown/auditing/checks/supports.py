@@ -37,12 +37,8 @@ def diverse_support(dependence: ArrayLike, threshold: float) -> Verdict:
     strengths gives a support, and its gap, the ratio of the two, says how far the data support it. The statistic is
     the widest gap of a threshold that leaves a diverse support over the widest of those that do not.
 
-    Parameters
-    ----------
-    dependence : array (m, d)
-        How much each feature depends on each latent, such as ``Dictionary.dependence_``; or a support.
-    threshold : float
-        The one in use: above it there is an edge. If its answer is not the clear one, the verdict is undecided.
+    ``dependence`` (m, d) says how much each feature depends on each latent, such as ``Dictionary.dependence_``. There
+    is an edge above ``threshold``, the one in use: if its answer is not the clear one, the verdict is undecided.
 
     Examples
     --------
@@ -96,13 +92,6 @@ def independent_blocks(latents: ArrayLike, support: ArrayLike) -> Verdict:
     A fit with few dependencies may have them since its latents depend on each other. The statistic is the
     largest distance correlation of a latent with all those of other blocks, by ranks; where that is small, the most
     information that two of them share, unless it is small as well.
-
-    Parameters
-    ----------
-    latents : array (n, d)
-        Of held-out samples, best a thousand.
-    support : array (m, d)
-        Zeros and ones: which latent reaches what.
 
     Examples
     --------
@@ -182,12 +171,7 @@ def sufficient_nonlinearity(jacobians: ArrayLike, support: ArrayLike, *, random_
     the statistic is the least over i of :math:`\sigma_{\min}(G) / \sigma_{\max}(G)`. It is 0 where a feature with
     several latents depends on them through one fixed combination, as with a linear mixing.
 
-    Parameters
-    ----------
-    jacobians : array (n, m, d)
-        Derivatives of features by latents, such as ``Dictionary.jacobian(X)``.
-    support : array (m, d)
-        Zeros and ones.
+    ``jacobians`` (n, m, d) are derivatives of features by latents, such as ``Dictionary.jacobian(X)``.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from pindown import networks, theory
 from pindown._names import counted
 from pindown.auditing.checks import before, conditions
 from pindown.auditing.checks.arrays import signal_coordinates
-from pindown.auditing.checks.encoders import live_latents, structure_kept
+from pindown.auditing.checks.encoders import structure_kept
 from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
 from pindown.auditing.checks.nuisances import (
     invariant_latents,
@@ -172,8 +172,9 @@ class ForgetSpec(MethodSpec["Forget"]):
         return (invariant_latents(latents, _label(est, data), data.given), *_kept(est, data))
 
     def waived(self, est: Forget, data: Data) -> tuple[Assumption, ...]:
-        """Return what is met by construction; with a given label the nuisance may depend on it."""
-        return (UNIT_NORM, UNIT_FEATURES, *((NUISANCE_INDEPENDENT,) if data.given is not None else ()))
+        """Return what is met by construction (orthonormal rows); with a given label the nuisance may depend on it."""
+        linear = (theory.INFORMATION_KEPT,) if est.guarantee == theory.FORGET else ()
+        return (UNIT_NORM, UNIT_FEATURES, *linear, *((NUISANCE_INDEPENDENT,) if data.given is not None else ()))
 
     def figure(self, est: Forget) -> Figure:
         """Draw the loss of the classifier: adversarial losses do not fall."""
@@ -275,7 +276,7 @@ def _kept(est: Forget, data: Data) -> Verdicts:
     """Check whether the latents keep what does not depend on the nuisance."""
     encode = encoder_of(est, data)
     if est.guarantee == theory.FORGET:
-        return (live_latents(encode(data.X)),)
+        return ()
     label = _label(est, data)
     levels = np.eye(label.max() + 1)[label]  # which the decoder is given, too
     return (structure_kept(lambda rows: np.hstack([encode(rows), levels]), data.X, theory.EXACT_RECONSTRUCTION),)
