@@ -137,16 +137,10 @@ def with_nan(n=80):
 
 
 SHAPES = r"has shape \(3, 6\), the first one \(3, 4\)"
-COLLATED = r"Batch 1: item 1 has shape \[3, 6\], the first one \[3, 4\]"
 NAN = "Sample 71 of x has NaN or infinity"
 BAD = {
     "dataset, shapes": (lambda: DatasetSource(Listed(changing())), f"Item 5 {SHAPES}"),
     "stream, shapes": (lambda: LoaderSource(Streamed(changing())), f"Item 5 {SHAPES}"),
-    "loader, shapes in a batch": (lambda: LoaderSource(DataLoader(Listed(changing()), batch_size=4)), COLLATED),
-    "loader with a worker, shapes in a batch": (
-        lambda: LoaderSource(DataLoader(Listed(changing()), batch_size=4, num_workers=1)),
-        COLLATED,
-    ),
     "loader, shapes of batches": (
         lambda: LoaderSource(DataLoader(Listed(changing(10)), batch_size=5)),
         f"Item 5 {SHAPES}",

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,15 +34,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     A crash leaves the old file or the new one. The temporary name is random and the file is new, so that a symbolic
     link that somebody planted is not followed. The data are on the disk before the move.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     with atomic_path(Path(folder, "page.html")) as temporary:
-    ...         size = temporary.write_text("all of it")
-    ...     print([path.name for path in Path(folder).iterdir()])
-    ['page.html']
     """
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
     try:
@@ -98,31 +90,14 @@ def sha256(path: Path) -> str:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON with a checksum of the file, completely or not at all.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     write_json(Path(folder, "a.json"), {"format": 1})
-    ...     read_json(Path(folder, "a.json"))
-    {'format': 1}
-    """
+    """Write JSON with a checksum of the file, completely or not at all."""
     text = json.dumps({"sha256": _ZEROS, **content}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     with atomic_path(path) as temporary:
         temporary.write_bytes(_sealed(text.encode(), len(_JSON_START)))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the content that `write_json` wrote.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, or another program wrote it.
-    OSError
-        If the file cannot be read.
-    """
+    """Return the content that `write_json` wrote, or raise ValueError if it is damaged, or from another program."""
     data = path.read_bytes()
     _check_seal(data, _JSON_START, 0)
     content = parse_json(data)
@@ -133,20 +108,16 @@ def read_json(path: Path) -> dict[str, Any]:
 def parse_json(text: str | bytes) -> dict[str, Any]:
     """Return an object of strict JSON: no key twice, no NaN, and not nested too deeply.
 
-    Examples
-    --------
     >>> parse_json('{"a": 1, "a": 2}')
     Traceback (most recent call last):
     ValueError: it has the key 'a' twice
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in found:
+        for key, times in Counter(key for key, _ in pairs).items():
+            if times > 1:
                 raise ValueError(f"it has the key {quoted(key)} twice")
-            found[key] = value
-        return found
+        return dict(pairs)
 
     def no_number(text: str) -> None:
         raise ValueError(f"it has {text} in place of a number")
@@ -172,13 +143,7 @@ def pack_tensors(tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> b
 
 
 def unpack_tensors(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the JSON that `pack_tensors` packed.
-
-    Raises
-    ------
-    ValueError
-        If the bytes are damaged, or another program wrote them.
-    """
+    """Return the tensors and the JSON that `pack_tensors` packed, or raise ValueError if the bytes are damaged."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 

@@ -9,10 +9,6 @@ MANY = 8
 def printable(text: object, limit: int = 60) -> str:
     r"""Return text that is safe to print: control characters are escaped, and long text is cut.
 
-    Use it wherever names of columns, files or labels reach a message or the terminal.
-
-    Examples
-    --------
     >>> printable("size\x1b[31m"), printable("a" * 100, limit=5)
     ('size\\x1b[31m', 'aaaa…')
     """
@@ -21,21 +17,13 @@ def printable(text: object, limit: int = 60) -> str:
 
 
 def quoted(name: str, limit: int = 60) -> str:
-    r"""Return a name in quotes that is safe to print: control characters are escaped, and a long name is cut.
-
-    Examples
-    --------
-    >>> print(quoted("the size"), quoted("size\x1b[31m"), quoted("a" * 100, limit=5))
-    'the size' 'size\x1b[31m' 'aaaa…'
-    """
+    """Return a name in quotes that is safe to print: control characters are escaped, and a long name is cut."""
     return repr(name if len(name) <= limit else f"{name[: limit - 1]}…")
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """Return a hint that ends a sentence: the name that was probably meant, or those there are.
 
-    Examples
-    --------
     >>> nearest("bacth", ["batch", "label"])
     "did you mean 'batch'?"
     >>> nearest("colour", ["batch", "label"])
@@ -53,8 +41,6 @@ def nearest(name: str, names: Sequence[str]) -> str:
 def listed(names: Sequence[str], most: int = MANY) -> str:
     """Return names separated by commas; of many, the first ones and the last.
 
-    Examples
-    --------
     >>> listed([f"x{i}" for i in range(40)], most=3)
     'x0, x1, …, x39 (40)'
     """
@@ -66,8 +52,6 @@ def listed(names: Sequence[str], most: int = MANY) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless it is one.
 
-    Examples
-    --------
     >>> counted(1, "dimension"), counted(2, "class"), counted(1_000, "row")
     ('1 dimension', '2 classes', '1,000 rows')
     """
@@ -78,8 +62,6 @@ def counted(number: int, noun: str) -> str:
 def printed(value: float, digits: int = 3) -> str:
     """Return a score with this number of digits; numbers below 1 are not rounded up to 1, and -0.000 becomes 0.000.
 
-    Examples
-    --------
     >>> printed(0.9981), printed(0.9997), printed(1.0), printed(-0.0004), printed(-0.12, 2)
     ('0.998', '0.999', '1.000', '0.000', '-0.12')
     """

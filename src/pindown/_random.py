@@ -20,17 +20,9 @@ Device = str | torch.device
 def generator(random_state: RandomState = None, device: Device = "cpu") -> torch.Generator:
     """Return the generator on `device` that `random_state` stands for.
 
-    Parameters
-    ----------
-    random_state : int, numpy.random.RandomState, torch.Generator or None
-        An integer gives a fresh generator with that seed; a ``RandomState`` has a seed drawn from it; a
-        generator is returned as it is, so that successive calls continue one stream; None asks the system for
-        entropy.
-    device : str or torch.device
-        Where the random numbers are needed.
+    An integer gives a fresh generator with that seed; a ``RandomState`` has a seed drawn from it; a generator is
+    returned as it is, so that successive calls continue one stream; None asks the system for entropy.
 
-    Examples
-    --------
     >>> torch.equal(torch.rand(3, generator=generator(0)), torch.rand(3, generator=generator(0)))
     True
     """
@@ -51,13 +43,7 @@ def generator(random_state: RandomState = None, device: Device = "cpu") -> torch
 
 
 def draw_seed(random_state: RandomState = None) -> int:
-    """Return an integer seed: `random_state` itself, or one drawn from it.
-
-    Examples
-    --------
-    >>> draw_seed(7)
-    7
-    """
+    """Return an integer seed: `random_state` itself, or one drawn from it."""
     if random_state is None:
         return torch.Generator().seed()
     if isinstance(random_state, torch.Generator):
@@ -79,8 +65,6 @@ def forked(random_state: RandomState = None) -> Iterator[None]:
     ``nn.Module`` initialisers accept no generator. This is the one place that lends them a seeded one. Other threads
     that use it have to wait.
 
-    Examples
-    --------
     >>> def weights():
     ...     with forked(0):
     ...         return torch.nn.Linear(2, 2).weight
@@ -98,8 +82,6 @@ def forked(random_state: RandomState = None) -> Iterator[None]:
 def torch_defaults() -> Iterator[None]:
     """Compute with gradients, in float32 and on the CPU by default, whatever is set outside the block.
 
-    Examples
-    --------
     >>> with torch.no_grad(), torch_defaults():
     ...     torch.is_grad_enabled()
     True

@@ -6,7 +6,6 @@ Nothing else in the package needs to know whether samples lie in memory, in file
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
@@ -82,8 +81,8 @@ class IndexedSource(Source):
 
     def blocks(self, n_samples: int) -> Iterator[Batch]:
         """Go through the samples once, in order."""
-        for first in range(0, self.n_samples, n_samples):
-            yield self.take(np.arange(first, min(first + n_samples, self.n_samples)))
+        for first in range(0, len(self), n_samples):
+            yield self.take(np.arange(first, min(first + n_samples, len(self))))
 
 
 class GeneratorSource(Source):
@@ -228,13 +227,7 @@ def _taken(part: Any, rows: NDArray[np.int64]) -> Any:
 
 
 def is_mapped(values: Any) -> bool:
-    """Return whether samples stay elsewhere until they are needed: in a memory map, an h5py or a zarr array.
-
-    Examples
-    --------
-    >>> is_mapped(np.zeros(3)), is_mapped([1, 2])
-    (False, False)
-    """
+    """Return whether samples stay elsewhere until they are needed: in a memory map, an h5py or a zarr array."""
     if isinstance(values, np.memmap):
         return True
     in_memory = isinstance(values, np.ndarray | Tensor) or hasattr(values, "iloc") or hasattr(values, "toarray")
@@ -416,8 +409,6 @@ def some_blocks(
 def rebatched(batches: Iterator[Batch], n_samples: int) -> Iterator[Batch]:
     """Yield the same samples in batches of this size; the last may be smaller.
 
-    Examples
-    --------
     >>> parts = iter([{"x": np.arange(3)}, {"x": np.arange(3, 7)}])
     >>> [batch["x"].tolist() for batch in rebatched(parts, 2)]
     [[0, 1], [2, 3], [4, 5], [6]]
@@ -583,7 +574,8 @@ class LoaderSource(Source):
         seen, parts = 0, self._parts(epoch)
         if isinstance(self.loader, DataLoader):
             for batch in parts:
-                yield _checked(batch, seen, self.shape)
+                _require_shape(f"Item {seen:,}", batch["x"][0], self.shape)
+                yield _checked(batch, range(seen, seen + len(batch["x"])))
                 seen += len(batch["x"])
         while items := list(islice(parts, n_samples)):
             yield _stacked(items, range(seen, seen + len(items)), self.shape)
@@ -596,7 +588,7 @@ class LoaderSource(Source):
             iterator = iter(self.loader)
         for number in count():
             what = f"{noun} {number:,}"
-            with random.lent(), _explained_shapes(what):
+            with random.lent():
                 try:
                     raw = next(iterator)
                 except StopIteration:
@@ -616,18 +608,6 @@ class _RandomStream:
             torch.default_generator.set_state(self._state)
             yield
             self._state = torch.default_generator.get_state()
-
-
-@contextmanager
-def _explained_shapes(what: str) -> Iterator[None]:
-    """Explain torch's error for items of different shapes; other errors are the loader's own."""
-    try:
-        yield
-    except RuntimeError as error:
-        found = re.search(r"got (\[.*?\]) at entry 0 and (\[.*?\]) at entry (\d+)", str(error))
-        if found is None:
-            raise
-        raise _other_shape(f"{what}: item {found[3]}", found[2], found[1]) from error
 
 
 def _by_role(item: Any, roles: RolesOfFields | None, what: str) -> dict[str, Any]:
@@ -655,43 +635,31 @@ def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: SampleS
     """Return items as a batch, after checking that they have the same parts and shapes."""
     expected = {name: _shape(part) for name, part in items[0].items()} | {"x": shape}
     for number, item in zip(numbers, items, strict=True):
-        _require_shapes(f"Item {number:,}", {name: _shape(part) for name, part in item.items()}, expected)
+        if item.keys() != expected.keys():
+            same = "Return the same for all"
+            raise InputError("X", f"Item {number:,} has the parts {[*item]}, the first one {[*expected]}. {same}.")
+        for name, part in item.items():
+            _require_shape(f"Item {number:,}" if name == "x" else f"Item {number:,} of {name}", part, expected[name])
     parts = {name: [item[name] for item in items] for name in expected}
-    batch = {
-        name: torch.stack(part) if isinstance(part[0], Tensor) else as_array(part, name) for name, part in parts.items()
-    }
-    return _finite(batch, numbers)
+    return _checked(
+        {name: torch.stack(part) if isinstance(part[0], Tensor) else part for name, part in parts.items()}, numbers
+    )
 
 
-def _checked(parts: dict[str, Any], first: int, shape: SampleShape) -> Batch:
-    """Return a loader's batch, after checking that its samples are like those before."""
+def _require_shape(what: str, part: Any, expected: SampleShape) -> None:
+    if (found := _shape(part)) != expected:
+        remedy = "Samples have one shape: crop, pad or resize them in the dataset"
+        raise InputError("X", f"{what} has shape {found}, the first one {expected}. {remedy}.")
+
+
+def _checked(parts: dict[str, Any], numbers: Sequence[int]) -> Batch:
+    """Return parts as a batch, or raise if one has another length than x, or a sample has NaN or infinity."""
     batch = {name: part if isinstance(part, Tensor) else as_array(part, name) for name, part in parts.items()}
-    n, *found = _shape(batch["x"])
-    _require_shapes(f"Item {first:,}", {"x": tuple(found)}, {"x": shape})
-    if wrong := [name for name, part in batch.items() if len(part) != n]:
-        raise InputError(wrong[0], f"A batch has {n} samples of x, but {len(batch[wrong[0]])} of {wrong[0]}.")
-    return _finite(batch, range(first, first + n))
-
-
-def _require_shapes(what: str, found: dict[str, SampleShape], expected: dict[str, SampleShape]) -> None:
-    """Raise if an item has other parts, or parts of other shapes, than the first."""
-    if found.keys() != expected.keys():
-        raise InputError("X", f"{what} has the parts {[*found]}, the first one {[*expected]}. Return the same for all.")
-    for name, shape in expected.items():
-        if found[name] != shape:
-            raise _other_shape(what if name == "x" else f"{what} of {name}", found[name], shape)
-
-
-def _other_shape(what: str, found: object, expected: object) -> InputError:
-    remedy = "Samples have one shape: crop, pad or resize them in the dataset"
-    return InputError("X", f"{what} has shape {found}, the first one {expected}. {remedy}.")
-
-
-def _finite(batch: Batch, numbers: Sequence[int]) -> Batch:
-    """Return the batch, or raise if a sample or its positive has NaN or infinity."""
-    for name in ("x", "pairs", "y"):
-        if name == "x" or len(_shape(batch.get(name))) > 1:  # one number per sample is a label, or a group
-            require_finite(as_tensor(batch[name]), numbers, name)
+    for name, part in batch.items():
+        if len(part) != len(numbers):
+            raise InputError(name, f"A batch has {len(numbers)} samples of x, but {len(part)} of {name}.")
+        if name == "x" or (name in ("pairs", "y") and part.ndim > 1):  # one number per sample is a label, or a group
+            require_finite(as_tensor(part), numbers, name)
     return batch
 
 

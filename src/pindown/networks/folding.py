@@ -151,11 +151,6 @@ def find_flat_directions(z: Tensor, space: Space = Reals()) -> Folding:  # noqa:
     Images of thousands of pixels have no neighbours close enough to estimate tangent spaces, and each direction would
     take a pass through the network.
 
-    Examples
-    --------
-    >>> z = torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
-    >>> print(find_flat_directions(z * torch.tensor([1, 1e-3])))
-    flat: orientation not measurable from 500 samples, 1 latent direction is flat
     """
     return Folding(math.nan, math.nan, _flat(z.double(), z.shape[1] - isinstance(space, Sphere)) or 0, len(z))
 

@@ -134,13 +134,7 @@ OLD_TAGS = {
 
 
 def is_layer(module: nn.Module) -> bool:
-    """Return whether a module is one of `LAYERS`, and not of a class derived from it.
-
-    Examples
-    --------
-    >>> is_layer(nn.Linear(1, 1)), is_layer(nn.LSTM(1, 1))
-    (True, False)
-    """
+    """Return whether a module is one of `LAYERS`, and not of a class derived from it."""
     return LAYERS.get(type(module).__name__) is type(module)
 
 
@@ -150,16 +144,7 @@ def is_value(kind: object) -> bool:
 
 
 def settings_of(kind: type[nn.Module]) -> set[str]:
-    """Return the plain attributes of a module that a file may hold: its annotations and its constructor's arguments.
-
-    Examples
-    --------
-    >>> class Scaled(nn.Module):
-    ...     shift: float
-    ...     def __init__(self, scale): ...
-    >>> sorted(settings_of(Scaled))
-    ['scale', 'shift']
-    """
+    """Return the plain attributes of a module that a file may hold: its annotations and its constructor's arguments."""
     classes = kind.__mro__[: kind.__mro__.index(nn.Module)]
     annotated = {name for each in classes for name in vars(each).get("__annotations__", {})}
     return (annotated | {*signature(kind).parameters}) - {"forward", "training"}
@@ -168,8 +153,6 @@ def settings_of(kind: type[nn.Module]) -> set[str]:
 def tag_of(thing: object) -> str | None:
     """Return what a file calls a function or class: its tag, or the address of one from elsewhere; None if it has none.
 
-    Examples
-    --------
     >>> from pindown.networks import linear
     >>> tag_of(linear), tag_of(nn.Linear), tag_of(lambda n_in, n_out: None)
     ('linear', 'nn.Linear', None)
@@ -204,17 +187,17 @@ def fetch(tags: Sequence[str], things: Iterable[Named | nn.Module]) -> list[Name
         handed |= dict.fromkeys((f"{named.__module__}:{named.__qualname__}", named.__qualname__), named)
     estimators = (named for named in handed.values() if isinstance(named, type) and issubclass(named, BaseEstimator))
     packages = {_package(f"{estimator.__module__}:") for estimator in estimators}
-    found: list[Named] = []
-    missing: list[str] = []
-    for tag in tags:
-        thing = handed.get(tag, handed.get(tag.partition(":")[2])) if ":" in tag else _of_table(tag)
-        if thing is None and _package(tag) in packages and _is_passive(_loaded(tag)):
-            thing = _loaded(tag)
-        if thing is None:
-            missing.append(tag)
-        else:
-            found.append(thing)
-    if missing:
+
+    def look(tag: str) -> Named | None:
+        if ":" not in tag:
+            return LAYERS.get(tag[3:]) if tag.startswith("nn.") else look_up(tag) if tag in TABLE else None
+        thing = handed.get(tag, handed.get(tag.partition(":")[2]))
+        beside = _loaded(tag) if thing is None and _package(tag) in packages else None
+        passive = is_value(beside) or (isinstance(beside, type) and issubclass(beside, nn.Module))
+        return beside if passive else thing
+
+    found = {tag: look(tag) for tag in tags}
+    if missing := [tag for tag, thing in found.items() if thing is None]:
         names = {point.value: repr(point.name) for point in entry_points(group=GROUP)}
         public = [tag for tag in missing if ":_" not in tag] or missing  # private classes come along
         wanted = [names.get(tag) or printable(tag.partition(":")[2]) for tag in public]
@@ -223,7 +206,7 @@ def fetch(tags: Sequence[str], things: Iterable[Named | nn.Module]) -> list[Name
             f"it needs {listed(missing)}, which is not a part of this version of pindown. If you know where the file "
             f"comes from, hand it over: `trust=[{', '.join(wanted)}]`.",
         )
-    return found
+    return [thing for tag in tags if (thing := found[tag]) is not None]
 
 
 def look_up(tag: str) -> Named:
@@ -232,20 +215,12 @@ def look_up(tag: str) -> Named:
     return getattr(import_module(module), name)
 
 
-def _of_table(tag: str) -> Named | None:
-    return LAYERS.get(tag[3:]) if tag.startswith("nn.") else look_up(tag) if tag in TABLE else None
-
-
 def _registered(name: str) -> type:
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
         known = listed(sorted(points)) or "none"
         raise InputError("trust", f"`trust`: there is no registered method {name!r} ({known}). Hand over the class.")
     return points[name].load()
-
-
-def _is_passive(thing: object) -> bool:
-    return is_value(thing) or (isinstance(thing, type) and issubclass(thing, nn.Module))
 
 
 def _package(address: str) -> str:
