@@ -89,8 +89,6 @@ class IndexedSamples:
 
     With ``among``, numbers of samples, only these are included, without copying them.
 
-    Examples
-    --------
     >>> samples = IndexedSamples(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 9]))
     >>> [part.tolist() for part in samples.take(torch.tensor([2, 0]), torch.Generator())]
     [[[3.0], [1.0]], [9, 7]]
@@ -168,8 +166,6 @@ class ShuffledBatches(EpochBatches, CapturableBatches):
 class BatchesWithinLevels(EpochBatches):
     """Batches that are each from one level of a label.
 
-    Examples
-    --------
     >>> samples = IndexedSamples(torch.arange(6.0)[:, None], torch.tensor([0, 1, 0, 1, 0, 1]))
     >>> batches = BatchesWithinLevels(samples, 3, np.array([0, 1, 0, 1, 0, 1]))
     >>> sorted(batches(0, torch.Generator())[1].tolist()) in ([0, 0, 0], [1, 1, 1])

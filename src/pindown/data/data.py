@@ -144,8 +144,6 @@ class Data:
     def paired(self) -> Data:
         """Return the samples that have a next sample in their group, paired with it, if pairs are ``"next"``.
 
-        Examples
-        --------
         >>> data = Data(np.arange(5.0)[:, None], pairs="next", groups=[1, 1, 1, 2, 2]).paired()
         >>> data.X.ravel().tolist(), data.pairs.ravel().tolist()
         ([0.0, 1.0, 3.0], [1.0, 2.0, 4.0])
@@ -178,8 +176,6 @@ class Data:
 def samples_with_next(n_samples: int, groups: NDArray[np.generic] | None = None) -> NDArray[np.int64]:
     """Return the samples that have a next sample, of the same group if there are groups.
 
-    Examples
-    --------
     >>> samples_with_next(5, np.array([1, 1, 1, 2, 2])).tolist()
     [0, 1, 3]
     """
@@ -193,8 +189,6 @@ def samples_with_next(n_samples: int, groups: NDArray[np.generic] | None = None)
 def as_array(values: Any, name: str = "values") -> NDArray[Any]:
     """Return values as a numpy array: of a tensor its numbers, of text mixed with numbers both as they are.
 
-    Examples
-    --------
     >>> as_array(["a", 1]).tolist()
     ['a', 1]
     """
@@ -217,8 +211,6 @@ def from_torch(values: Any) -> Any:
 def require_numbers(name: str, values: Any) -> None:
     """Raise if values would be misread as numbers: a masked array, or dates.
 
-    Examples
-    --------
     >>> require_numbers("X", np.array([["2026-01-31"]], dtype="datetime64[D]"))
     Traceback (most recent call last):
     pindown.errors.InputError: X has dates or durations. Turn them into numbers, such as days since the start:

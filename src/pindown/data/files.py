@@ -81,8 +81,6 @@ def as_source(X: Any) -> Source:
 def require_in_memory(owner: str, X: Any) -> None:
     """Raise if X is not an array of numbers in memory: a source, a masked array, dates.
 
-    Examples
-    --------
     >>> require_in_memory("audit", "recording.npy")
     Traceback (most recent call last):
     TypeError: audit: X must be an array in memory, got str: only fit and transform take a source. Take some of its
@@ -102,8 +100,6 @@ def open_path(path: str | Path) -> Source:
     An ``.npz``, or a folder of ``.npy`` files, may have an ``x`` and other arrays that are named by role. In a folder
     without an ``x.npy`` all ``.npy`` files together are x, in the order of their names.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for part in range(3):
@@ -206,8 +202,6 @@ def read_record(folder: Path) -> dict[str, Any]:
 def map_safetensors(path: Path) -> dict[str, NDArray[np.generic]]:
     """Return the tensors of a safetensors file as read-only memory maps.
 
-    Examples
-    --------
     >>> import tempfile
     >>> from safetensors.numpy import save_file
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -289,8 +289,6 @@ def unreadable(name: str, error: Exception) -> UnreadableError:
 def as_channels(images: NDArray[Any]) -> NDArray[np.float32]:
     """Return images (n, h, w) or (n, h, w, c) of 8 or 16 bits, or floats, as float32 (n, c, h, w) in [0, 1].
 
-    Examples
-    --------
     >>> as_channels(np.full((2, 4, 4, 3), 255, dtype=np.uint8)).shape
     (2, 3, 4, 4)
     """

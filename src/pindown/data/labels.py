@@ -26,8 +26,6 @@ class Numbered(NamedTuple):
 def read_labels(name: str, values: ArrayLike, n_samples: int) -> IntArray:
     """Return the number of each sample's level, or raise if a label is missing, or is a quantity; (n,).
 
-    Examples
-    --------
     >>> read_labels("batch", ["b", "a", "b"], 3).tolist()
     [1, 0, 1]
     >>> read_labels("batch", [0.5, 1.0, 1.5], 3)
@@ -48,8 +46,6 @@ def read_labels(name: str, values: ArrayLike, n_samples: int) -> IntArray:
 def numbered(values: ArrayLike, name: str = "y", noun: str = "label") -> Numbered:
     """Return the levels of a label and the number of each sample's level, or raise if one is missing.
 
-    Examples
-    --------
     >>> numbered(["b", "a", "b"])
     Numbered(values=array(['a', 'b'], dtype='<U1'), labels=array([1, 0, 1]), counts=array([1, 2]))
     >>> numbered([1.0, float("nan")], "batch")
@@ -77,8 +73,6 @@ def _require_complete(name: str, labels: NDArray[np.generic]) -> None:
 def as_numbers(values: ArrayLike) -> IntArray:
     """Return the number of each sample's level, whatever it is: objects are compared as text; (n,).
 
-    Examples
-    --------
     >>> as_numbers(np.array(["b", 1, None, 1], dtype=object)).tolist()
     [2, 0, 1, 0]
     """
@@ -89,8 +83,6 @@ def as_numbers(values: ArrayLike) -> IntArray:
 def combined(*columns: NDArray[np.generic]) -> IntArray:
     """Return the number of each sample's combination of levels; (n,) each → (n,).
 
-    Examples
-    --------
     >>> combined(np.array([0, 0, 1]), np.array(["a", "b", "a"])).tolist()
     [0, 1, 2]
     """
@@ -104,8 +96,6 @@ def combined(*columns: NDArray[np.generic]) -> IntArray:
 def missing(values: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Return which samples have no value: None, NaN, or another library's missing value; (n,).
 
-    Examples
-    --------
     >>> missing(np.array(["a", None, float("nan"), "nan"], dtype=object)).tolist()
     [False, True, True, False]
     """
@@ -117,8 +107,6 @@ def missing(values: NDArray[np.generic]) -> NDArray[np.bool_]:
 def is_quantity(values: NDArray[np.generic]) -> bool:
     """Return whether values are numbers with fractions: whole numbers, also as floats, are labels.
 
-    Examples
-    --------
     >>> is_quantity(np.array([1.0, 2.0])), is_quantity(np.array([1.0, 2.5])), is_quantity(np.array(["1.5"]))
     (False, True, False)
     """
@@ -128,8 +116,6 @@ def is_quantity(values: NDArray[np.generic]) -> bool:
 def as_label(texts: Sequence[str]) -> NDArray[np.generic]:
     """Return text as whole numbers if all of it are, as numbers if all are, or as the text it is; (n,).
 
-    Examples
-    --------
     >>> as_label(["3", "12"]), as_label(["0.5", "1"]), as_label(["01", "b"])
     (array([ 3, 12]), array([0.5, 1. ]), array(['01', 'b'], dtype='<U2'))
     """

@@ -47,8 +47,6 @@ def assign_folds(groups: IntArray, n_folds: int, rng: np.random.Generator, strat
     By scikit-learn's `StratifiedKFold`, `GroupKFold` or `StratifiedGroupKFold`. Groups and strata, such as classes, are
     numbered from 0; ``np.arange(n)`` are independent samples. With fewer groups than folds, some folds are empty.
 
-    Examples
-    --------
     >>> fold = assign_folds(np.arange(6), 3, np.random.default_rng(0), np.array([0, 0, 0, 1, 1, 1]))
     >>> sorted(fold[:3].tolist()), sorted(fold[3:].tolist())
     ([0, 1, 2], [0, 1, 2])
@@ -85,8 +83,6 @@ def hold_out(
 
     Nothing is held out of a single group, or where every stratum is in one group alone.
 
-    Examples
-    --------
     >>> held = hold_out(np.arange(80) // 2, 0.25, np.random.default_rng(0))
     >>> held.sum(), (held[::2] == held[1::2]).all()
     (np.int64(20), np.True_)
@@ -98,8 +94,6 @@ def hold_out(
 def keep_strata(fold: IntArray, strata: IntArray, groups: IntArray | None = None) -> IntArray:
     """Return the folds, −1 for samples (with their groups) whose stratum would be in one fold as a whole.
 
-    Examples
-    --------
     >>> keep_strata(np.array([0, 1, 0, 1, 1]), np.array([0, 0, 1, 2, 2])).tolist()
     [0, 1, -1, -1, -1]
     """
@@ -143,8 +137,6 @@ def divided(
     Samples of one group, and positives if they are ``paired``, stay together. If the signal is a label, each class has
     samples to learn from. ``fraction`` is the fraction to hold out.
 
-    Examples
-    --------
     >>> data = Data(np.arange(5_000.0)[:, None], groups=np.repeat(np.arange(50), 100))
     >>> (only,) = divided(data, fraction=0.1, seed=0)
     >>> len(only.learned), len(only.held_out), len(np.unique(only.held_out // 100))
@@ -171,8 +163,6 @@ def divided(
 def taken(data: Data, indices: IntArray, *, paired: bool) -> Data:
     """Return some samples with their side variables; next samples become pairs if they followed each other.
 
-    Examples
-    --------
     >>> data = taken(Data(np.arange(9.0)[:, None]), np.array([0, 1, 5, 6, 7]), paired=True)
     >>> data.X.ravel().tolist(), data.pairs.ravel().tolist()
     ([0.0, 5.0, 6.0], [1.0, 6.0, 7.0])
@@ -186,8 +176,6 @@ def taken(data: Data, indices: IntArray, *, paired: bool) -> Data:
 def runs(indices: IntArray, groups: NDArray[np.generic] | None = None) -> IntArray:
     """Return the number of the run of consecutive samples, of one group, that each sample is in; (n,).
 
-    Examples
-    --------
     >>> runs(np.array([0, 1, 5, 6, 7]), np.array([0, 0, 0, 0, 0, 0, 1, 1])).tolist()
     [0, 0, 1, 2, 2]
     """

@@ -159,8 +159,6 @@ def _label(column: ArrayLike) -> Label:
 def open_table(path: Path) -> TableFile:
     r"""Open a table file: read the names of its columns, and which of them hold numbers.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     data = Path(folder) / "data.csv"
@@ -567,8 +565,6 @@ def write_latents(
     The ``other_columns``, such as the names of samples, come first; a ``.npy``, which is a matrix, has none. A sparse
     matrix goes to a ``.npz``, which `scipy.sparse.load_npz` reads.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "z.csv"

@@ -33,7 +33,6 @@ from pindown.saving.writing import (
     Unsaved,
     arguments_of,
     check_numbers,
-    is_dense,
     is_known,
     state_of,
 )
@@ -44,8 +43,8 @@ MOST_CALLS = 100_000
 MOST_PADDING = 1 << 24
 """Bytes of texts beyond a multiple of those that a file has: numpy makes all texts of an array equally wide."""
 
-Base = TypeVar("Base", bound=object)
-Kind = TypeVar("Kind", bound=Collection[Any])
+Kind = TypeVar("Kind")
+Collected = TypeVar("Collected", bound=Collection[Any])
 
 INSIDE = "parameters buffers parts"
 """Keys of what a module holds, each of which a file leaves out where there is none."""
@@ -63,14 +62,14 @@ class Reader:
     ) -> None:
         whole = _part(content, "estimator modules names")
         self._tensors, self._handed, self._device = tensors, handed, device
-        self._names = [_text(name) for name in _items(whole["names"])]
+        self._names = [_is(str, name) for name in _is(list, whole["names"])]
         self._things = fetch(self._names, handed)
         self._modules: list[nn.Module] = []
         self._calls: dict[int, int] = {}  # of modules, by one call of each module
         self._stored: dict[str, tuple[Json, NDArray[Any] | Tensor]] = {}  # so that what was shared is shared
         self._used: set[tuple[str, int]] = set()
-        for part in _items(whole["modules"]):
-            module = self._module(part)
+        for part in _is(list, whole["modules"]):
+            module = self._module(_is(dict, part))
             self._calls[id(module)] = 1 + sum(self._calls.get(id(each), 0) for each in module._modules.values())
             if self._calls[id(module)] > MOST_CALLS:
                 raise ValueError("its networks call each other too often")
@@ -92,20 +91,20 @@ class Reader:
         match kind:
             case "array" | "tensor":
                 layout = _part(content, "at dtype shape", "strides parameter grad device")
-                if (at := _text(layout["at"])) not in self._stored:
+                if (at := _is(str, layout["at"])) not in self._stored:
                     self._stored[at] = written, self._array(**layout) if kind == "array" else self._tensor(**layout)
                 if self._stored[at][0] != written:
                     raise ValueError(f"it describes {printable(at)} in two ways")
                 return self._stored[at][1]
             case "dict":
-                pairs = [_items(pair) for pair in _items(content)]
-                return _whole({self.value(key): self.value(value) for key, value in pairs}, pairs)
+                pairs = [self.value(_is(list, pair)) for pair in _is(list, content)]
+                return _whole(dict(pairs), pairs)
             case "dtype":
-                return NATIVE[_text(content)]
+                return NATIVE[_is(str, content)]
             case "estimator":
                 return self._estimator(_part(content, "class parameters learned", "output"))
             case "float" if content in ("nan", "inf", "-inf"):
-                return float(_text(content))
+                return float(_is(str, content))
             case "generator":
                 return torch.Generator().set_state(self.value(content))
             case "module":
@@ -117,11 +116,11 @@ class Reader:
                 return function
             case "objects":
                 part = _part(content, "shape values")
-                array = np.empty(len(_items(part["values"])), dtype=object)
+                array = np.empty(len(_is(list, part["values"])), dtype=object)
                 array[:] = self.value(part["values"]) or None
                 return array.reshape(_shape(part["shape"]))
             case "partial":
-                function, args, keywords = map(self.value, _items(content))
+                function, args, keywords = map(self.value, _is(list, content))
                 if args or not any(function is thing for thing in self._things):
                     raise ValueError("it has arguments for what is not a function")
                 signature(function).bind_partial(**keywords)
@@ -134,16 +133,19 @@ class Reader:
                 return generator
             case "scalar":
                 return self.value(content)[()]
-            case "set" | "frozenset" | "tuple":
-                kinds: dict[str, type[Collection[Any]]] = {"set": set, "frozenset": frozenset, "tuple": tuple}
-                return _whole(kinds[kind](map(self.value, _items(content))), _items(content))  # type: ignore[call-arg]
+            case "set":
+                return _whole({*self.value(content)}, _is(list, content))
+            case "frozenset":
+                return _whole(frozenset(self.value(content)), _is(list, content))
+            case "tuple":
+                return tuple(self.value(_is(list, content)))
             case "texts":
                 return _texts(**_part(content, "dtype shape values"))
             case "unsaved":
-                where, was = _items(content)
+                where, was = _is(list, content)
                 return Unsaved(printable(where, 200), printable(was, 200))
             case "value":
-                number, named = _items(content)
+                number, named = _is(list, content)
                 tag, class_ = self._named_as(number)
                 fields = self._named(named)
                 if not is_value(class_) or any(name in fields for name in LEFT_OUT.get(tag, ())):
@@ -152,19 +154,19 @@ class Reader:
         raise ValueError(f"it has a {printable(kind)}, which this version does not know")
 
     def _named(self, content: Json) -> dict[str, Any]:
-        return {name: self.value(value) for name, value in _object(content).items()}
+        return {name: self.value(value) for name, value in _is(dict, content).items()}
 
     def _number(self, kind: str, number: Json) -> int:
-        if type(number) is not int or number < 0:
-            raise ValueError(f"it has {printable(number)} in place of a number")
-        self._used.add((kind, number))
-        return number
+        if (at := _is(int, number)) < 0:
+            raise ValueError(f"it counts its {kind}s from the end")
+        self._used.add((kind, at))
+        return at
 
     def _named_as(self, number: Json) -> tuple[str, Named]:
         at = self._number("name", number)
         return self._names[at], self._things[at]
 
-    def _class(self, number: Json, base: type[Base]) -> type[Base]:
+    def _class(self, number: Json, base: type[Kind]) -> type[Kind]:
         tag, kind = self._named_as(number)
         if not (isinstance(kind, type) and issubclass(kind, base)):
             raise ValueError(f"it takes {printable(tag)} for a {base.__name__}")
@@ -182,19 +184,16 @@ class Reader:
             raise ValueError(f"there is no output {printable(output)}")
         return estimator if output is None else estimator.set_output(transform=output)
 
-    def _module(self, written: Json) -> nn.Module:
-        part = _object(written)
+    def _module(self, part: dict[str, Json]) -> nn.Module:
         if "tensors" in part:
             return self._from_outside(_part(part, "tensors training", "made like"))
-        if not isinstance(training := part.get("training"), bool):
-            raise ValueError("it has a network of which it does not say whether it is in training")
         module = self._layer(part) if "layer" in part else self._of_class(part)
-        module.training = training
+        module.training = _is(bool, part["training"])
         return module
 
     def _layer(self, written: Json) -> nn.Module:
         part = _part(written, "layer arguments training", INSIDE)
-        given, layer = self._named(part["arguments"]), _text(part["layer"])
+        given, layer = self._named(part["arguments"]), _is(str, part["layer"])
         if not all(map(_is_plain, given.values())):
             raise ValueError(f"its {layer} has an argument that is not a number or text")
         with torch.device("meta"):  # no numbers yet, so that sizes take no memory
@@ -238,7 +237,7 @@ class Reader:
         module = self._made(*self.value(part["made"])) if "made" in part else self._like(part.get("like"), state)
         _replace(module, state, state_of(module))
         for name, each in module.named_modules():
-            each.training = name in _items(part["training"])
+            each.training = name in _is(list, part["training"])
         return module
 
     def _made(self, make: Any, *shapes: Any) -> nn.Module:
@@ -262,12 +261,12 @@ class Reader:
         raise ValueError(f"it needs a {name} with the same layers: hand one over, `trust=[{name}(…)]`")
 
     def _array(self, at: Json, dtype: Json, shape: Json, strides: Json = None) -> NDArray[Any]:
-        kind = np.dtype(_text(dtype))
+        kind = np.dtype(_is(str, dtype))
         if kind.kind not in "biufcmM":
             raise ValueError(f"it has an array of {printable(dtype)}, which this version does not know")
         if kind.isnative and kind.name in NATIVE:
             return self._laid_out(at, kind.name, shape, strides).numpy()
-        stored = self._tensors[_text(at)].numpy()
+        stored = self._tensors[_is(str, at)].numpy()
         return np.frombuffer(stored.tobytes(), dtype=kind).copy().reshape(_shape(shape))
 
     def _tensor(
@@ -280,21 +279,20 @@ class Reader:
         grad: Json = False,
         device: Json = "cpu",
     ) -> Tensor:
-        if not isinstance(parameter, bool) or not isinstance(grad, bool):
-            raise ValueError("it has a tensor of an unknown kind")
         here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         was = here if here is not None and here.type == device else "cpu"
         tensor = self._laid_out(at, dtype, shape, strides).to(was if self._device is None else self._device)
-        return nn.Parameter(tensor, requires_grad=grad) if parameter else tensor.requires_grad_(grad)
+        return nn.Parameter(tensor, _is(bool, grad)) if _is(bool, parameter) else tensor.requires_grad_(_is(bool, grad))
 
     def _laid_out(self, at: Json, dtype: Json, shape: Json, strides: Json) -> Tensor:
-        """Return a copy with its own memory and the saved strides: the last bit of sums depends on both."""
-        stored, sizes = self._tensors[_text(at)], _shape(shape)
-        if stored.dtype != NATIVE[_text(dtype)] or list(stored.shape) != sizes:
+        """Return a copy with its own memory, laid out as it was: the last bit of sums depends on that."""
+        stored, sizes = self._tensors[_is(str, at)], _shape(shape)
+        if stored.dtype != NATIVE[_is(str, dtype)] or list(stored.shape) != sizes:
             raise ValueError(f"its tensor {printable(at)} is {_described(stored)}, not what it says")
         if strides is None:
             return stored.clone()
-        if not is_dense(sizes, _shape(strides)):
+        blank = torch.empty_strided(sizes, _shape(strides), device="meta")
+        if list(torch.empty_like(blank).stride()) != strides:  # torch makes strides with gaps or overlaps row by row
             raise ValueError(f"its tensor {printable(at)} cannot lie in memory by strides {printable(strides)}")
         return torch.empty_strided(sizes, _shape(strides), dtype=stored.dtype).copy_(stored)
 
@@ -305,47 +303,35 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float | str | torch.dtype)
 
 
-def _object(value: Json) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        raise ValueError(f"it has {printable(value)} in place of an object")
+def _is(kind: type[Kind], value: Json) -> Kind:
+    if type(value) is not kind:
+        raise ValueError(f"it has {printable(value)} in place of a {kind.__name__}")
     return value
 
 
 def _part(value: Json, needs: str, may: str = "") -> dict[str, Json]:
     """Return an object that has some keys, and perhaps others, or raise."""
-    part, least = _object(value), {*needs.split()}
+    part, least = _is(dict, value), {*needs.split()}
     if not least <= part.keys() <= {*least, *may.split()}:
         raise ValueError(f"it has an object with {printable(', '.join(part))}, and not with {needs.replace(' ', ', ')}")
     return part
 
 
-def _items(value: Json) -> list[Json]:
-    if not isinstance(value, list):
-        raise ValueError(f"it has {printable(value)} in place of a list")
-    return value
-
-
-def _text(value: Json) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"it has {printable(value)} in place of text")
-    return value
-
-
 def _shape(value: Json) -> list[int]:
-    sizes = [size for size in _items(value) if isinstance(size, int) and not isinstance(size, bool) and size >= 0]
-    if len(sizes) < len(_items(value)):
+    sizes = [_is(int, size) for size in _is(list, value)]
+    if min(sizes, default=0) < 0:
         raise ValueError(f"it has an array of shape {printable(value)}")
     return sizes
 
 
-def _whole(collection: Kind, content: list[Any]) -> Kind:
+def _whole(collection: Collected, content: list[Any]) -> Collected:
     if len(collection) != len(content):
         raise ValueError("it has the same key twice")
     return collection
 
 
 def _texts(dtype: Json, shape: Json, values: Json) -> NDArray[Any]:
-    kind, texts = np.dtype(_text(dtype)), [_text(text) for text in _items(values)]
+    kind, texts = np.dtype(_is(str, dtype)), [_is(str, text) for text in _is(list, values)]
     too_wide = kind.itemsize * len(texts) > 64 * sum(len(text) + 1 for text in texts) + MOST_PADDING
     if kind.kind not in "US" or too_wide:
         raise ValueError(f"it has texts of {printable(dtype)}, which this version does not know")

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
-from itertools import accumulate
-from operator import mul
 from types import FunctionType
 from typing import NoReturn, TypeAlias
 
@@ -63,8 +61,6 @@ class Unsaved:
 class Writer:
     """Turns values into JSON, and collects the tensors, names and modules that they refer to.
 
-    Examples
-    --------
     >>> writer = Writer()
     >>> writer.value({"a": (1, math.inf)}, "where")
     {'dict': [['a', {'tuple': [1, {'float': 'inf'}]}]]}
@@ -140,9 +136,7 @@ class Writer:
     def _array(self, array: np.ndarray, path: str) -> dict[str, Json]:
         dtype, shape = array.dtype.str, list[Json](array.shape)
         if array.dtype.kind in "US":
-            texts: list[Json] = [
-                t.decode("latin-1") if isinstance(t, bytes) else str(t) for t in array.ravel().tolist()
-            ]
+            texts: list[Json] = [str(t, "latin-1") if isinstance(t, bytes) else t for t in array.ravel().tolist()]
             return {"texts": {"dtype": dtype, "shape": shape, "values": texts}}
         if array.dtype.kind == "O":
             return {"objects": {"shape": shape, "values": self.value(array.ravel().tolist(), path)}}
@@ -173,11 +167,8 @@ class Writer:
         self.tensors[at] = tensor.detach().to("cpu", copy=True).contiguous()
         dtype = str(tensor.dtype).removeprefix("torch.")
         placed: dict[str, Json] = {"at": at, "dtype": dtype, "shape": list[Json](tensor.shape)}
-        # Sums are the same to the bit only if the numbers lie in memory as they did.
-        row_by_row = torch.empty(tensor.shape, device="meta").stride()
-        if tensor.stride() != row_by_row and is_dense(tensor.shape, tensor.stride()):
-            placed["strides"] = list[Json](tensor.stride())
-        return placed
+        strides = torch.empty_like(tensor, device="meta").stride()  # sums are the same to the bit only with these
+        return placed if strides == self.tensors[at].stride() else placed | {"strides": list[Json](strides)}
 
     def _estimator(self, estimator: BaseEstimator, path: str) -> dict[str, Json]:
         kind, parameters, given = type(estimator), estimator.get_params(deep=False), dict[str, Json]()
@@ -243,19 +234,6 @@ def check_numbers(tensors: Mapping[str, Tensor | None], path: str) -> None:
             largest = LARGEST_WEIGHT if isinstance(tensor, nn.Parameter) else math.inf
             if not tensor.detach().abs().max().item() < largest:
                 raise ValueError(f"{_join(path, name)} has NaN, infinite or absurdly large numbers")
-
-
-def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether numbers with these strides fill their memory without gaps or overlaps.
-
-    Examples
-    --------
-    >>> is_dense((2, 3), (3, 1)), is_dense((2, 3), (1, 2)), is_dense((2, 3), (4, 1))
-    (True, True, False)
-    """
-    long = sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1)
-    dense = [stride for stride, _ in long] == [*accumulate((size for _, size in long), mul, initial=1)][:-1]
-    return dense and all(0 <= stride <= max(math.prod(shape), 1) for stride in strides)
 
 
 def arguments_of(layer: nn.Module) -> dict[str, object]:
