@@ -19,7 +19,7 @@ from _measure import cpu_peak_bytes, save
 from sklearn.decomposition import PCA
 
 from pindown.data import ArraySource
-from pindown.networks.preprocessing import Whiten, whiten
+from pindown.networks.preprocessing import whiten
 from pindown.networks.spectrum import MAX_DIRECTIONS
 
 SIZES = ((2_000, 5_000), (2_000, 30_000), (10_000, 30_000))
@@ -48,7 +48,8 @@ def fit(how: str, path: str, warm_up: bool = False) -> torch.Tensor:
         case "pindown whiten":
             return whiten(ArraySource(rows), n_components=n_directions).matrix
         case "whole covariance":
-            return Whiten.of(torch.as_tensor(np.array(rows)), n_directions).matrix
+            variance, directions = torch.linalg.eigh(torch.as_tensor(np.array(rows)).double().T.cov())
+            return (directions / variance.clamp_min(1e-4 * variance[-1]).sqrt()).flip(1)[:, :n_directions].float()
     raise ValueError(how)
 
 

@@ -6,6 +6,7 @@ from pindown_papers.sets import support_f1
 from torch import nn
 
 from pindown import Dictionary, networks, theory
+from pindown.data import ArraySource
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity
 from pindown.methods.dictionary.autoencoder import Autoencoder
@@ -13,7 +14,7 @@ from pindown.methods.dictionary.dependence import widest_gap
 from pindown.methods.dictionary.isomap import isomap, isomap_init
 from pindown.methods.dictionary.rotation import rotation_optima
 from pindown.metrics import linear_r2, mcc
-from pindown.networks import Whiten
+from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.spaces import Reals
 from pindown.simulate import Structured
@@ -143,7 +144,7 @@ def test_other_penalties_can_be_compared(penalty, data):
 def autoencoder(x, d=3):
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(0)
-        encoder = Encoder(Whiten.of(x), networks.smooth(x.shape[1], d), Reals())
+        encoder = Encoder(preprocessing.whiten(ArraySource(x)), networks.smooth(x.shape[1], d), Reals())
         return Autoencoder(encoder, networks.smooth(d, x.shape[1]), d, x).double()
 
 

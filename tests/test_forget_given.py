@@ -11,11 +11,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown import Forget, networks
+from pindown.data import ArraySource
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget.adversarial import AdversarialObjective
 from pindown.methods.forget.nuisance import assemble, read_columns
 from pindown.metrics import PROBES, Effort, leakage
-from pindown.networks import Whiten
+from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.spaces import Reals
 from pindown.simulate.mixing import leaky_relu_mlp
@@ -133,7 +134,7 @@ def game(nuisance, label_reader):
     """Return a game of three columns and two codes."""
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     return AdversarialObjective(
-        Encoder(Whiten.of(x), networks.linear(3, 2), Reals()),
+        Encoder(preprocessing.whiten(ArraySource(x)), networks.linear(3, 2), Reals()),
         networks.small_mlp(2 + nuisance.n_strata, sum(nuisance.sizes)),
         networks.linear(2 + nuisance.shown.shape[1], 3),
         sizes=nuisance.sizes,

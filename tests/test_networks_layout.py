@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown import Classify, Contrast, Dictionary, Forget, _random, networks
+from pindown.data import ArraySource
 from pindown.methods.latent_action import InverseDynamics
 
 FEW = {"max_iter": 2, "random_state": 0, "device": "cpu"}
@@ -77,5 +78,9 @@ def test_every_tensor_of_a_network_is_contiguous(make):
 def test_a_frame_and_what_whitens_are_contiguous_whatever_they_are_made_of():
     across = torch.as_tensor(rows()[:7].copy(order="F"))  # (7, 5), by columns
     assert not across.is_contiguous()
-    for module in (networks.Frame(across[:3]), networks.Whiten.of(across), networks.Rescale(across.mean(0))):
+    for module in (
+        networks.Frame(across[:3]),
+        networks.preprocessing.whiten(ArraySource(across)),
+        networks.Rescale(across.mean(0)),
+    ):
         assert all(tensor.is_contiguous() for tensor in module.state_dict().values())

@@ -18,9 +18,10 @@ from matplotlib.axes import Axes
 from torch import Tensor, nn
 
 from pindown import _random, networks
+from pindown.data import ArraySource
 from pindown.losses import infonce
-from pindown.networks import Whiten
 from pindown.networks.folding import THRESHOLD, Folding, find_folding
+from pindown.networks.preprocessing import whiten
 from pindown.networks.spaces import Sphere
 from pindown.simulate import Pairs, Sample
 from pindown.training import Trainer, TrainingDefaults, constant
@@ -51,7 +52,7 @@ class Objective(nn.Module):
 
     def __init__(self, make, hidden: tuple[int, ...], x: Tensor, seed: int) -> None:
         super().__init__()
-        self.whiten = Whiten.of(x)
+        self.whiten = whiten(ArraySource(x))
         with _random.forked(seed):
             self.body = make(D, D, hidden=hidden)
 

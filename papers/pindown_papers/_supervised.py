@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from pindown import _random
+from pindown.data import ArraySource
 from pindown.data.batches import CapturableBatches
 from pindown.methods.inputs import SUMMARY_SAMPLES
-from pindown.networks import Whiten
 from pindown.networks.encoder import Encoder
+from pindown.networks.preprocessing import whiten
 from pindown.networks.spaces import Space, Sphere
 from pindown.simulate import Process
 from pindown.training import FitPart, Trainer
@@ -89,7 +90,7 @@ def fit_supervised(
     x, z, *_ = process.sample(SUMMARY_SAMPLES, random_state=rng, device=device)
     with _random.forked(seed):
         network = body(x.shape[1], process.d)
-    encoder = Encoder(Whiten.of(x.cpu()), network, space)
+    encoder = Encoder(whiten(ArraySource(x.cpu())), network, space)
     Trainer(weight_decay=weight_decay, optimizer=optimizer).train(
         _Regression(encoder, z).to(device),
         _FreshTruth(process, batch_size),

@@ -79,13 +79,7 @@ def as_source(X: Any) -> Source:
 
 
 def require_in_memory(owner: str, X: Any) -> None:
-    """Raise if X is not an array of numbers in memory: a source, a masked array, dates.
-
-    >>> require_in_memory("audit", "recording.npy")
-    Traceback (most recent call last):
-    TypeError: audit: X must be an array in memory, got str: only fit and transform take a source. Take some of its
-    samples: next(pindown.data.as_source(X).blocks(1_000))["x"].
-    """
+    """Raise if X is not an array of numbers in memory: a source, a masked array, dates."""
     if isinstance(X, Source | DataLoader | Dataset | str | Path):
         raise TypeError(
             f"{owner}: X must be an array in memory, got {type(X).__name__}: only fit and transform take a source. "
@@ -99,14 +93,6 @@ def open_path(path: str | Path) -> Source:
 
     An ``.npz``, or a folder of ``.npy`` files, may have an ``x`` and other arrays that are named by role. In a folder
     without an ``x.npy`` all ``.npy`` files together are x, in the order of their names.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for part in range(3):
-    ...         np.save(f"{folder}/part-{part}.npy", np.zeros((10, 4)))
-    ...     source = open_path(folder)
-    >>> source.n_samples, source.shape
-    (30, (4,))
     """
     path = Path(path)
     if not path.exists():
@@ -153,11 +139,6 @@ def open_shards(folder: Path) -> Source:
     """Return the activations in a folder that `pindown.activations` wrote; the input of each is its group.
 
     All shards are read once, to compare them with their checksums.
-
-    Raises
-    ------
-    InputError
-        If there are none yet, or a file is missing or damaged.
     """
     shards = read_record(folder)["shards"]
     if not shards:
@@ -200,15 +181,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def map_safetensors(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Return the tensors of a safetensors file as read-only memory maps.
-
-    >>> import tempfile
-    >>> from safetensors.numpy import save_file
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_file({"x": np.eye(3, dtype=np.float32)}, f"{folder}/x.safetensors")
-    ...     np.array(map_safetensors(Path(folder, "x.safetensors"))["x"][1])
-    array([0., 1., 0.], dtype=float32)
-    """
+    """Return the tensors of a safetensors file as read-only memory maps."""
     try:
         with safe_open(path, framework="numpy"):  # which checks the header
             pass

@@ -17,7 +17,7 @@ from pindown._names import counted, listed, printable
 from pindown.data.data import Sides, roles_of
 from pindown.data.labels import as_label
 from pindown.data.sources import Batch, IndexedSource
-from pindown.data.table_files import MISSING, map_npy, open_text, optional_module
+from pindown.data.table_files import map_npy, open_text, optional_module
 from pindown.errors import InputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
@@ -43,7 +43,6 @@ ROUNDING = 1e-3
 
 CACHE_BYTES = 1 << 31
 """Decoded images kept in memory. Images beyond it are decoded by threads whenever they are needed."""
-
 
 UNREADABLE = (OSError, SyntaxError, EOFError, ValueError)
 """What Pillow raises for files that are broken."""
@@ -132,7 +131,7 @@ class ImageFolder(IndexedSource):
             files = self._readable(files, notes)
         self.files, self.notes, self.n_samples = tuple(files), tuple(notes), len(files)
         self.shape = self._common_shape()
-        cells = {name: as_label([lines[file][j] for file in self.files]) for j, name in enumerate(columns)}
+        cells = {name: as_label([str(lines[file][j]) for file in self.files]) for j, name in enumerate(columns)}
         self._side_variables = {
             role: cells[part] if isinstance(part, str) else np.stack([cells[name] for name in part], axis=1)
             for role, part in named.items()
@@ -331,13 +330,13 @@ def _as_bytes(image: NDArray[np.float32]) -> NDArray[np.float32] | NDArray[np.ui
     return compact if np.array_equal(compact / np.float32(255), image) else image
 
 
-def _check_size(size: Any) -> tuple[int, int] | None:
-    if size is None:
-        return None
-    pair = tuple(size) if isinstance(size, list | tuple) else ()
-    if len(pair) != 2 or not all(isinstance(side, int | np.integer) and side > 0 for side in pair):
-        raise InputError("size", f"`size` must be height and width in pixels, such as (64, 64), got {size!r}.")
-    return int(pair[0]), int(pair[1])
+def _check_size(size: tuple[int, int] | None) -> tuple[int, int] | None:
+    match size:
+        case None:
+            return None
+        case [int() as height, int() as width] if height > 0 and width > 0:
+            return height, width
+    raise InputError("size", f"`size` must be height and width in pixels, such as (64, 64), got {size!r}.")
 
 
 def _decode_image(path: Path) -> NDArray[np.float32]:
@@ -368,8 +367,8 @@ def _check_header(image: Any) -> None:
         check_kind(np.dtype(np.int32))
 
 
-def _read_labels(path: Path, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return some columns of a label file as text, by the path of the image."""
+def _read_labels(path: Path, columns: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """Return some columns of a label file by the path of the image; None where a cell is empty."""
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
     try:
@@ -377,22 +376,19 @@ def _read_labels(path: Path, columns: Sequence[str]) -> dict[str, tuple[str, ...
         key = "file" if "file" in table.names else table.names[0]
         for column in columns:
             table.require(column, "labels")
-        cells = table.texts((key, *columns))
+        cells = table.read([], (key, *columns))[1]
     except ValueError as error:
         raise InputError("labels", str(error)) from error
-    lines = {}
-    for name, *labels in zip(cells[key], *(cells[column] for column in columns), strict=True):
-        name = PurePosixPath(name).as_posix()  # ./0.png is 0.png
-        if name in lines:
-            raise InputError(
-                "labels", f"{printable(path.name)} lists {printable(name)} twice. Give one line per image."
-            )
-        lines[name] = tuple(labels)
+    names = [PurePosixPath(str(name)).as_posix() for name in cells[key]]  # ./0.png is 0.png
+    lines = {name: tuple(cells[column][i] for column in columns) for i, name in enumerate(names)}
+    if len(lines) < len(names):
+        twice = printable(next(name for name in names if names.count(name) > 1))
+        raise InputError("labels", f"{printable(path.name)} lists {twice} twice. Give one line per image.")
     return lines
 
 
 def _labelled(
-    files: list[str], lines: dict[str, tuple[str, ...]], path: Path, notes: list[str], *, skip: bool
+    files: list[str], lines: dict[str, tuple[Any, ...]], path: Path, notes: list[str], *, skip: bool
 ) -> list[str]:
     """Return the images that have all labels, and add notes about the others; raise unless these may be skipped."""
     if not lines.keys() & set(files):
@@ -401,11 +397,10 @@ def _labelled(
             f"{path.name} lists none of the {len(files)} images, such as {printable(files[0])}; its first entry is "
             f"{printable(next(iter(lines)))}. Write paths relative to the folder.",
         )
-    complete = {name for name, labels in lines.items() if not any(label.lower() in MISSING for label in labels)}
-    kept = [name for name in files if name in complete]
+    kept = [name for name in files if name in lines and not any(label is None for label in lines[name])]
     if not kept:
         raise InputError("labels", f"{path.name}: no image has a label. Fill the column, or name another one.")
-    missing = [name for name in files if name not in complete]
+    missing = sorted({*files} - {*kept})
     if missing and not skip:
         raise InputError(
             "labels",

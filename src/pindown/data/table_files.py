@@ -49,27 +49,13 @@ WRITABLE = (".csv", ".tsv", ".npy", ".npz")
 
 @dataclass(frozen=True, eq=False)
 class TableFile(ABC):
-    """A table file whose columns are known, and nothing else has been read; abstract.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    names : tuple of str
-        All columns that have a name.
-    numeric : tuple of str
-        Columns of numbers.
-    blocks : mapping of str to tuple of str
-        Columns that have a name together: the arrays of an ``.npz``, or ``X`` of an ``.h5ad``.
-    deep : mapping of str to tuple of int
-        Shapes of arrays with more than two dimensions, which are not columns.
-    """
+    """A table file whose columns are known, and nothing else has been read; abstract."""
 
     path: Path
-    names: tuple[str, ...]
-    numeric: tuple[str, ...]
-    blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    deep: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    names: tuple[str, ...]  # all columns that have a name
+    numeric: tuple[str, ...]  # columns of numbers
+    blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # arrays of an .npz, or X of an .h5ad
+    deep: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # shapes of arrays with more than two dimensions
 
     @abstractmethod
     def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, Label]]:
@@ -157,19 +143,7 @@ def _label(column: ArrayLike) -> Label:
 
 
 def open_table(path: Path) -> TableFile:
-    r"""Open a table file: read the names of its columns, and which of them hold numbers.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     data = Path(folder) / "data.csv"
-    ...     _ = data.write_text("height,age,site\n1.7,30,north\n1.6,41,south\n")
-    ...     table = open_table(data)
-    ...     numbers, labels = table.read(["age", "height"], ["site"])
-    >>> table.names, table.numeric
-    (('height', 'age', 'site'), ('height', 'age'))
-    >>> numbers.tolist(), labels["site"].tolist()
-    ([[30.0, 1.7], [41.0, 1.6]], ['north', 'south'])
-    """
+    """Open a table file: read the names of its columns, and which of them hold numbers."""
     suffix = path.suffix.lower()
     if suffix not in READERS:
         raise ValueError(f"{path.name}: cannot read files in {suffix or 'nothing'!r}: {nearest(suffix, [*READERS])}")
@@ -224,15 +198,12 @@ def _require_unique(path: Path, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TextTable(TableFile):
-    """A ``.csv`` or ``.tsv`` file, or the first sheet of an ``.xlsx``.
+    """A ``.csv`` or ``.tsv`` file, or the first sheet of an ``.xlsx``."""
 
-    ``header`` has the columns without a name, too; ``sheet`` is the text of a spreadsheet.
-    """
-
-    header: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()  # with the columns without a name
     separator: str = ","
     decimal: str = "."
-    sheet: str | None = None
+    sheet: str | None = None  # text of a spreadsheet
 
     def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, Label]]:
         """Return some columns as a matrix and others as labels."""
@@ -240,12 +211,6 @@ class TextTable(TableFile):
         matrix, cells = self._cells([place[name] for name in numbers], [place[name] for name in labels])
         numeric = set(self.numeric)
         return matrix, {name: self._label(cells[place[name]], name in numeric) for name in labels}
-
-    def texts(self, names: Sequence[str]) -> dict[str, list[str]]:
-        """Return columns as the text that is written there."""
-        places = {name: self.header.index(name) for name in names}
-        cells = self._cells([], [*places.values()])[1]
-        return {name: cells[j] for name, j in places.items()}
 
     def sample_names(self) -> Label | None:
         """Return the first column if it has no name: pandas writes its index so."""
@@ -564,13 +529,6 @@ def write_latents(
 
     The ``other_columns``, such as the names of samples, come first; a ``.npy``, which is a matrix, has none. A sparse
     matrix goes to a ``.npz``, which `scipy.sparse.load_npz` reads.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "z.csv"
-    ...     write_latents(file, np.array([[0.5, -1.0], [0.1, 2.0]]), ["z0", "z1"])
-    ...     print(file.read_text().split())
-    ['z0,z1', '0.5,-1.0', '0.1,2.0']
     """
     more = {} if other_columns is None else other_columns
     with atomic_path(path) as temporary:

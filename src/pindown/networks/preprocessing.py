@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Self
 
 import numpy as np
 import torch
@@ -122,9 +121,8 @@ class Whiten(Preprocessing):
     Examples
     --------
     >>> x = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])
-    >>> torch.cov(Whiten.of(x)(x).T, correction=0).round(decimals=3).abs()
-    tensor([[1., 0.],
-            [0., 1.]])
+    >>> Whiten(x.mean(0), torch.diag(1 / x.std(0, correction=0)))(x)[0]
+    tensor([-1., -1.])
     """
 
     matrix: Tensor
@@ -145,13 +143,6 @@ class Whiten(Preprocessing):
         self.register_buffer("mean", mean.double().contiguous())
         self.register_buffer("scale", None if scale is None else scale.double().contiguous())
         self.register_buffer("matrix", matrix.contiguous())  # as files store it: see tests/test_networks_layout.py
-
-    @classmethod
-    def of(cls, x: Tensor, n_components: int | None = None) -> Self:
-        """Return the whitening of samples in memory, (n, …), along all directions or the leading ones."""
-        flat = x.double().flatten(1)
-        covariance = torch.cov(flat.T, correction=0).reshape(flat.shape[1], -1)
-        return cls(flat.mean(0), _whitening(covariance)[:, :n_components], tuple(x.shape[1:]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Whiten (n, …); (n, k)."""
@@ -192,11 +183,9 @@ def whiten(source: Source, *, n_components: int | None = None) -> Whiten:
     --------
     >>> from pindown.data import ArraySource
     >>> x = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])
-    >>> whiten(ArraySource(x))(x).abs()
-    tensor([[1., 1.],
-            [1., 1.],
-            [1., 1.],
-            [1., 1.]])
+    >>> torch.cov(whiten(ArraySource(x))(x).T, correction=0).round(decimals=3).abs()
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     _check_n_components(n_components)
     if math.prod(source.shape) > MAX_FEATURES:
@@ -205,7 +194,8 @@ def whiten(source: Source, *, n_components: int | None = None) -> Whiten:
     found = moments(source)
     if found.covariance is None or not found.covariance.any():
         raise constant_samples()
-    return Whiten(found.mean, _whitening(found.covariance)[:, :n_components], source.shape)
+    variance, directions = torch.linalg.eigh(found.covariance)
+    return Whiten(found.mean, _divided(directions, variance).flip(1)[:, :n_components], source.shape)
 
 
 def whiten_signal(source: Source, *, n_components: int | None = None, prior_samples: float = 0.0) -> Whiten:
@@ -353,24 +343,16 @@ def tempered(source: Source) -> Preprocessing:
 
 def fitted(owner: str, preprocess: object, source: Source) -> Preprocessing:
     """Return ``preprocess(source)``, or raise in the name of the estimator `owner` if it is not a `Preprocessing`."""
-    if not callable(preprocess):
-        raise TypeError(f"{owner}: preprocess must be a function, such as preprocessing.whiten, got {preprocess!r}.")
-    layer = preprocess(source)
-    if not isinstance(layer, Preprocessing):
-        raise TypeError(f"{owner}: preprocess must return a networks.Preprocessing, got {layer!r}.")
+    layer = preprocess(source) if callable(preprocess) else preprocess
+    if not callable(preprocess) or not isinstance(layer, Preprocessing):
+        wanted = "a function that returns a networks.Preprocessing, such as preprocessing.whiten"
+        raise TypeError(f"{owner}: preprocess must be {wanted}, got {layer!r}.")
     return layer
-
-
-def _whitening(covariance: Tensor) -> Tensor:
-    """Return the directions of a covariance divided by their standard deviations, one per column, largest first."""
-    variance, directions = torch.linalg.eigh(covariance)
-    return _divided(directions, variance).flip(1)
 
 
 def _divided(directions: Tensor, variance: Tensor) -> Tensor:
     """Return directions (d, k), one per column, divided by their standard deviations; faint ones are not scaled up."""
-    largest = torch.where(variance.max() > 0, variance.max(), 1.0)  # constant data have no scale
-    return (directions / variance.clamp_min(FAINT**2 * largest).sqrt()).float()
+    return (directions / variance.clamp_min(FAINT**2 * variance.max()).sqrt()).float()
 
 
 def _channel_axis(shape: tuple[int, ...]) -> int | None:

@@ -56,37 +56,17 @@ DEVIATIONS = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Principal directions of standardised features, largest variance first, and how many are more than noise.
+    """Principal directions of standardised features, largest variance first, and how many are more than noise."""
 
-    Attributes
-    ----------
-    mean, scale : array of shape (n_features,)
-        Mean and standard deviation of each feature; infinity for a constant feature, which then has no influence.
-    directions : array of shape (n_features, k)
-        Orthonormal, one per column, with the largest entry positive.
-    variances : array of shape (k,)
-        Variances of the standardised features along the directions.
-    n_samples : int
-        Number of samples.
-    n_signal : int
-        Directions above a bulk of noise; all directions if there is no such bulk.
-    n_kept : int
-        Directions that a fit should use: all if samples are plenty, and at most one per five samples.
-    noise : array of shape (n_features,)
-        Estimated noise variance of each standardised feature; zeros without a bulk of noise.
-    account : str
-        One sentence about what is kept, and why.
-    """
-
-    mean: Vector
-    scale: Vector
-    directions: Matrix
-    variances: Vector
+    mean: Vector  # (n_features,)
+    scale: Vector  # (n_features,), standard deviations; infinity for a constant feature, which then has no influence
+    directions: Matrix  # (n_features, k), orthonormal columns, each with its largest entry positive
+    variances: Vector  # (k,), of the standardised features along the directions
     n_samples: int
-    n_signal: int
-    n_kept: int
-    noise: Vector
-    account: str
+    n_signal: int  # directions above a bulk of noise; all directions if there is no such bulk
+    n_kept: int  # directions that a fit should use: all if samples are plenty, and at most one per five samples
+    noise: Vector  # (n_features,), estimated noise variance of standardised features; zeros without a bulk of noise
+    account: str  # one sentence about what is kept, and why
 
     def coordinates(self, X: ArrayLike, n_components: int | None = None) -> Matrix:
         """Return standardised samples along the kept directions, or along `n_components` leading ones."""
@@ -104,12 +84,7 @@ def spectrum(X: ArrayLike | Source, *, max_directions: int = MAX_DIRECTIONS) -> 
     their determinant is that of noise. The test is blind to noise that features share. It takes for noise what features
     do not share: independent latents of equal variance, one per feature.
 
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features), or Source
-        Finite numbers; samples of a source are flattened.
-    max_directions : int
-        Maximum number of directions if there are more than 4,096 features.
+    With more than 4,096 features at most `max_directions` are found. Samples of a source are flattened.
 
     Examples
     --------
@@ -121,11 +96,6 @@ def spectrum(X: ArrayLike | Source, *, max_directions: int = MAX_DIRECTIONS) -> 
     (3, 3)
     >>> print(spectrum(x).account)
     3 of 60 directions of the standardised features are kept: the other 57 vary no more than independent noise would.
-
-    Without noise none is removed:
-
-    >>> spectrum(rng.normal(size=(300, 3)) @ rng.normal(size=(3, 60))).n_kept
-    3
     """
     source = X if isinstance(X, Source) else ArraySource(np.asarray(X, dtype=np.float64))
     n_features = math.prod(source.shape)
@@ -218,8 +188,6 @@ def edge(noise: Vector, n_features: int, n_samples: int) -> float:
     With γ features per sample, :math:`\min_{0 < t < 1} \psi_{\max} / t + \gamma\,\overline{\psi / (1 - t \psi /
     \psi_{\max})}` (Silverstein and Choi, 1995), and some standard deviations of the Tracy–Widom law beyond.
 
-    Examples
-    --------
     For equal variances it is (1 + √γ)², here (1 + 1/2)² = 2.25, and a little more for finite samples:
 
     >>> round(edge(np.ones(250_000), 250_000, 1_000_000), 2)
@@ -254,17 +222,6 @@ def leading_directions(source: Source, k: int, *, scale: Tensor | None = None) -
     the covariance :math:`C = \tfrac1n \sum_i (x_i - \mu)(x_i - \mu)^\top`, block by block, and a last pass finds the
     directions within the resulting subspace. Memory holds a few times k + 10 vectors of d numbers, never d × d.
     Directions without variance are left out, so that there are always fewer directions than samples.
-
-    Examples
-    --------
-    >>> from pindown.data import ArraySource
-    >>> x = torch.tensor([[0.0, 0, 3], [0, 0, -3], [1, 0, 0], [-1, 0, 0]])
-    >>> found = leading_directions(ArraySource(x), 3)
-    >>> found.variance.float().round(decimals=4)
-    tensor([4.5000, 0.5000])
-    >>> found.directions.abs().round(decimals=4).T
-    tensor([[0., 0., 1.],
-            [1., 0., 0.]])
     """
     first = moments(source, covariance=False)
     # Squares of data in very large or small units would leave the range of float32.
