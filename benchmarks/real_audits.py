@@ -27,7 +27,8 @@ from sklearn import datasets
 from pindown.auditing.audit import audit
 from pindown.data.data import Data
 from pindown.data.tables import Columns
-from pindown.runs.recipe import Recipe, estimator_for, fit, planned
+from pindown.runs.fitting import fit, planned
+from pindown.runs.recipe import Recipe, estimator_for
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "audits.md"
 REPORT = 0, 41

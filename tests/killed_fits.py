@@ -25,8 +25,8 @@ MOMENTS = {
     "in the middle of the second checkpoint": (os, "replace", 3),
     "in the middle of the fourth checkpoint": (os, "replace", 5),
     "before the latents": (fitting, "write_latents", 1),
-    "before the folder of the fit is there": (os, "rename", 1),
-    "before the run is moved into place": (os, "rename", 2),
+    "before the folder of the fit is there": (os, "mkdir", 1),
+    "before the run is moved into place": (os, "rename", 1),
 }
 FITS = {
     "Forget": (

@@ -14,7 +14,7 @@ from pindown.auditing.checks import conditions
 from pindown.auditing.page import shown
 from pindown.data.data import Data
 from pindown.errors import IdentifiabilityWarning
-from pindown.runs.recipe import scores
+from pindown.runs.fitting import scores
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 
 pytestmark = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")

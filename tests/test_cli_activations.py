@@ -73,7 +73,7 @@ def test_other_activations_are_encoded(run, folder, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--nuisance", "batch"), "--nuisance names columns of a table, but the data are a folder of activations"),
+        (("--nuisance", "batch"), "but the data are activations"),
         (("--size", "8"), "--size is for a folder of images"),
         (("--estimator", "Sparse", "--option", "gate=TopK(40)", "-d", 16), "`k=40`"),
         (("--estimator", "Sparse", "-d", 700), "X has n_samples=600"),

@@ -50,7 +50,7 @@ def arrays(**named: np.ndarray) -> Callable[[], object]:
 def interrupted() -> None:
     """Leave an unfinished fit behind."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pindown.runs.recipe.fit", stop)
+        patch.setattr("pindown.runs.fitting.fit", stop)
         assert call(*BY_BATCH).exit_code == 130
 
 
@@ -150,7 +150,7 @@ MISTAKES = (
     Mistake("names a device that is not there", (*BY_BATCH, "--device", "gpu"), "Leave it out, or take cpu"),
     Mistake("changes a fit that was interrupted", (*BY_BATCH, "-d", "2"), "or --force to start again", interrupted),
     Mistake("audits a fit that was interrupted", ("audit", "run"), "to resume, give its command again", interrupted),
-    Mistake("audits what is not there", ("audit", "rum"), "give the folder that pindown fit wrote"),
+    Mistake("audits what is not there", ("audit", "rum"), "there is no such folder"),
     Mistake("audits a folder that is no run", ("audit", "other"), "it has no run.json", file("other/notes")),
     Mistake(
         "audits a run whose data have changed",
@@ -253,7 +253,7 @@ def test_an_interrupted_fit_prints_the_command_that_resumes_it(tmp_path, monkeyp
     interrupted()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "run.unfinished"]
     with monkeypatch.context() as patch:
-        patch.setattr("pindown.runs.recipe.fit", stop)
+        patch.setattr("pindown.runs.fitting.fit", stop)
         result = call(*BY_BATCH)
     assert result.exit_code == 130
     assert "stopped; the same command resumes: pindown fit data.csv --features 'x*' --steps 3 -o run" in result.stderr

@@ -184,7 +184,7 @@ def test_a_check_without_groups_reports_data_too_small_to_audit(data):
 
 
 def test_samples_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("pindown.runs.recipe.PLANNED_SAMPLES", 300)
+    monkeypatch.setattr("pindown.runs.fitting.PLANNED_SAMPLES", 300)
     rng, n_samples = np.random.default_rng(0), 1_000
     batch, subject = (
         np.arange(n_samples) % 10,
@@ -205,9 +205,9 @@ def test_samples_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
 
 def test_errors_of_an_estimator_name_options_of_the_command_line(data, monkeypatch):
     def refuse(*arguments):
-        raise ValueError("Forget: 'n_components' must be smaller, or max_iter=9 larger; n_components=None counts.")
+        raise ValueError("Forget: n_components must be smaller, or max_iter=9 larger; n_components=None counts.")
 
-    monkeypatch.setattr("pindown.runs.recipe.fit", refuse)
+    monkeypatch.setattr("pindown.runs.fitting.fit", refuse)
     result = call("fit", data, *OBSERVED, "--nuisance", "batch", "-o", "run")
     assert result.exit_code == 2
     assert result.stderr.endswith("pindown: Forget: -d must be smaller, or --steps 9 larger; no -d counts.\n")
@@ -352,7 +352,7 @@ def test_a_fit_that_diverges_fails_and_leaves_the_old_run(data, monkeypatch):
     def diverged(*arguments, **options):
         raise TrainingDivergedError("training: the loss is nan.")
 
-    monkeypatch.setattr("pindown.runs.recipe.fit", diverged)
+    monkeypatch.setattr("pindown.runs.fitting.fit", diverged)
     result = call("fit", data, *OBSERVED, "--signal", "label", "-d", 3, "-o", "run", "--force")
     assert result.exit_code == 1
     assert "the loss is nan" in result.stderr

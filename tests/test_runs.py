@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def test_the_side_variable_chooses_the_estimator():
 
 def test_a_recipe_is_kept_as_text_and_builds_the_same_estimator():
     recipe = Recipe("Contrast", 3, 10, 7, {"space": "Reals()", "p": "1"})
-    again = Recipe(**json.loads(json.dumps(recipe.as_dict())))
+    again = Recipe(**json.loads(json.dumps(asdict(recipe))))
     estimator = again.build()
     assert (estimator.n_components, estimator.max_iter, estimator.random_state) == (3, 10, 7)
     assert (estimator.space, estimator.p) == (Reals(), 1)
@@ -70,8 +71,10 @@ def test_folders_of_someone_else_are_not_touched(tmp_path):
     for name in ("run", "run.unfinished"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "notes").write_text("keep me")
-        with pytest.raises(ValueError, match="holds other things"):
+        with pytest.raises(InputError) as error:
             Place(tmp_path / "run").check(force=True)
+        assert error.value.argument == "output"
+        assert (tmp_path / name / "notes").read_text() == "keep me"
         (tmp_path / name / "notes").rename(tmp_path / "notes")
         (tmp_path / name).rmdir()
     Place(tmp_path / "run").check(force=True)
@@ -127,48 +130,50 @@ def test_a_record_of_another_format_is_refused_unless_it_is_to_be_replaced(tmp_p
     place = Place(tmp_path / "run")
     begin(place)
     write_json(place.unfinished / "run.json", {"format": 0})
-    with pytest.raises(InputError, match="its format is 0, not"):
+    with pytest.raises(InputError) as error:
         place.begun({}, force=False)
+    assert error.value.argument == "run"
     assert place.begun({}, force=True) is None
 
 
 def test_two_fits_do_not_write_to_one_folder(tmp_path):
     place = Place(tmp_path / "run")
     begin(place)
-    with place.held(), pytest.raises(ValueError, match="another fit is under way"):
+    with place.held(), pytest.raises(InputError) as error:
         Place(tmp_path / "run").check(force=True)
-    Place(tmp_path / "run").check(force=True)  # the twin: once it is let go, the next may come
+    assert error.value.argument == "output"
+    Place(tmp_path / "run").check(force=True)  # once the place is free, the next fit may begin
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12 on, of forks beside threads
 @pytest.mark.parametrize("where", ["run", "new/run", "left/run"])
-def test_of_processes_that_begin_a_run_in_one_folder_at_once_one_does(tmp_path, where):
+def test_one_of_several_processes_begins_a_run_in_a_folder(tmp_path, where):
     if where == "left/run":  # an unfinished one is there, which all want to replace
         begin(Place(tmp_path / where), asked={"seed": "left"})
     fork = multiprocessing.get_context("fork")
-    ready, done, answers, locked_checks = fork.Barrier(4), fork.Barrier(4), fork.Queue(), fork.Lock()
+    ready, done, results, locked_checks = fork.Barrier(4), fork.Barrier(4), fork.Queue(), fork.Lock()
 
     def fit(number):
         place = Place(tmp_path / where)
         with locked_checks:
             place.check(force=False)
-        ready.wait(20)  # all have looked, and found the place free
+        ready.wait(20)  # all have checked, and found the place free
         try:
             with place.begun_alone({**RECORD, "asked": {"seed": number}}, force=False):
                 done.wait(20)
-                answers.put((number, place.under_way().record["asked"]["seed"]))
-        except ValueError as error:
+                results.put((number, place.under_way().record["asked"]["seed"]))
+        except InputError as error:
             done.wait(20)
-            answers.put((number, str(error)))
+            results.put((number, error.argument))
 
     children = [fork.Process(target=fit, args=(number,)) for number in range(4)]
     for child in children:
         child.start()
-    said = dict(answers.get(timeout=30) for _ in children)
+    found = dict(results.get(timeout=30) for _ in children)
     for child in children:
         child.join(20)
-    (begun,) = [number for number, answer in said.items() if answer == number]
-    assert all("another fit is under way" in answer for number, answer in said.items() if number != begun)
+    (begun,) = [number for number, seed in found.items() if seed == number]
+    assert all(argument == "output" for number, argument in found.items() if number != begun)
     assert [path.name for path in (tmp_path / where).parent.iterdir()] == ["run.unfinished"]
 
 
@@ -185,8 +190,9 @@ def test_a_lock_that_someone_else_has_on_the_folder_above_is_none_of_ours(tmp_pa
         os.close(above)
 
 
-def test_what_a_kill_left_of_a_beginning_goes_with_the_next_one(tmp_path):
-    (tmp_path / ".run.unfinished" / "new").mkdir(parents=True)
+def test_the_next_fit_removes_what_a_killed_one_left(tmp_path):
+    (tmp_path / ".run.unfinished" / "checkpoint").mkdir(parents=True)
+    (tmp_path / "run.unfinished").mkdir()
     (tmp_path / ".run.notes").mkdir()  # of someone else
     (tmp_path / ".run.lock").touch()
     begin(Place(tmp_path / "run"))
@@ -195,29 +201,24 @@ def test_what_a_kill_left_of_a_beginning_goes_with_the_next_one(tmp_path):
 
 def test_a_planted_link_is_not_followed(tmp_path):
     (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "notes").write_text("keep me")
     (tmp_path / ".run.unfinished").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(FileExistsError):
-        begin(Place(tmp_path / "run"))
-    assert not [*(tmp_path / "elsewhere").iterdir()]
+    begin(Place(tmp_path / "run"))
+    with pytest.raises(NotADirectoryError):
+        begin(Place(tmp_path / "run"))  # the unfinished fit would be moved to where the link is
+    assert (tmp_path / "elsewhere" / "notes").read_text() == "keep me"
 
 
 def test_a_run_that_was_finished_while_another_was_planned_is_not_replaced(tmp_path, monkeypatch):
     late = Place(tmp_path / "run")
-    monkeypatch.setattr(Place, "check", lambda place, force: None)  # it has looked, and the other was not there yet
+    monkeypatch.setattr(Place, "check", lambda place, force: None)  # it has checked before the other began
     with Place(tmp_path / "run").begun_alone({**RECORD, "asked": {"seed": "first"}}, force=False):
         Place(tmp_path / "run").finish()
-    with pytest.raises(ValueError, match="holds a finished run"), late.begun_alone(RECORD, force=False):
+    with pytest.raises(InputError) as error, late.begun_alone(RECORD, force=False):
         pass
+    assert error.value.argument == "output"
     assert Run.open(late.path).record["asked"] == {"seed": "first"}
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_folders_made_for_a_run_that_came_to_nothing_go_and_others_stay(tmp_path):
-    (tmp_path / "mine").mkdir()
-    place = Place(tmp_path / "mine" / "new" / "run")
-    begin(place)
-    place.give_up()
-    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
 def test_two_classes_are_separated_on_a_line_unless_another_space_is_requested():
@@ -235,7 +236,7 @@ def test_two_classes_are_separated_on_a_line_unless_another_space_is_requested()
 
 
 def test_a_black_background_survives_the_record_of_a_run():
-    from pindown.runs.inputs import ImageOptions
+    from pindown.cli.options import ImageFolderOptions
 
-    options = ImageOptions(background=0.0, size=(4, 6))
-    assert ImageOptions.from_dict(options.as_dict()) == options
+    options = ImageFolderOptions(background=0.0, size="4x6").read()
+    assert json.loads(json.dumps(options)) == {"background": 0.0, "size": [4, 6]}

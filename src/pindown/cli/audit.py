@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pindown.runs import Run
 
 
+NUMBERS = 1 << 28
+"""Numbers of images that are read into memory, where all are wanted at once: a gigabyte."""
+
+
 def audit_run(
     run: RUN,
     fits: Annotated[int, typer.Option(min=2, help="Refits with other seeds; three controls are fitted, too.")] = 3,
@@ -44,9 +48,9 @@ def audit_run(
         print_changes(fitted)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
         whole = read(fitted.find_data(data), columns, measured=not fitted.kind(estimator).spec.roles.categorical)
-        dataset = in_memory(whole)
-        for note in dataset.notes[len(whole.notes) :]:
-            print_warning(note)
+        dataset = in_memory(whole, len(whole), NUMBERS) if whole.is_source else whole
+        if len(dataset) < len(whole):
+            print_warning(f"{len(dataset)} of {len(whole)} samples were taken, as many as fit into a gigabyte.")
         found = _audit(fitted, dataset, fits, seed, device, estimator)
         fitted.bind()  # raises if the folder was deleted meanwhile, before it would be made again
         page = run / "audit.html"

@@ -15,7 +15,6 @@ import typer
 
 from pindown._names import counted, listed
 from pindown.cli.messages import (
-    all_as_options,
     command_line,
     console,
     formulas_checked,
@@ -42,7 +41,9 @@ from pindown.cli.options import (
 
 if TYPE_CHECKING:
     from pindown.data.data import Data
-    from pindown.runs import FitRequest, Run
+    from pindown.runs import FitRequest, Place, Run
+
+    Scores = dict[str, Any]
 
 
 @with_options
@@ -54,8 +55,8 @@ def check_data(
     from pindown.auditing.result import plain
 
     with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Checking {data.name}"):
-        estimator, sample, d = request.estimator, request.sample, method.resolved().components
-        d = request.plan(None).n_components if d is None else d
+        estimator, sample = request.estimator, request.sample
+        d = request.plan(None).n_components if method.n_components is None else method.n_components
         verdicts = (*estimator.spec.checks_before(estimator, sample, d, sample), request.audited)
         preprocessing = estimator.fitted_preprocessing(sample.X).note
     if as_json:
@@ -77,8 +78,8 @@ def plan_fit(
     from pindown.auditing.result import plain
 
     with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Planning for {data.name}"):
-        found = request.plan(method.resolved().components)
-    command = _fit_command(data, request, method.resolved().estimator, found.n_components)
+        found = request.plan(method.n_components)
+    command = _fit_command(data, request, method.name, found.n_components)
     if as_json:
         print_json({**_summary(data, request), "outcome": found.outcome, **plain(found), "command": command})
         return
@@ -90,9 +91,8 @@ def plan_fit(
 
 def _unfitted(data: Path, columns: ColumnOptions, images: LabelledImageOptions, method: MethodOptions) -> FitRequest:
     """Return what to check or plan for, with the number of latents left open, and print the notes on the data."""
-    with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
+    with interruptible("nothing was written."), user_errors(ValueError, OSError):
         request = read_request(data, columns, images, method, fitted=False)
-        request = replace(request, recipe=replace(request.recipe, n_components=None))
         for note in request.data.notes:
             print_warning(note)
         _ = request.estimator
@@ -125,12 +125,11 @@ def _fit_command(path: Path, request: FitRequest, estimator: str | None, n_compo
     except ValueError:
         return None
     words = ["pindown", "fit", str(path), *([] if estimator is None else ["--estimator", estimator])]
-    for name, value in {**request.columns.as_dict(), **request.image_options}.items():
+    options = [f"{name}={text}" for name, text in request.recipe.options.items()]
+    for name, value in {**request.columns.as_dict(), **request.image_options, "option": options}.items():
         values = ["x".join(map(str, value))] if name == "size" else value if isinstance(value, list) else [value]
         for part in values:
             words += [f"--{name.replace('_', '-')}", *([] if part is True else [str(part)])]
-    for name, text in request.recipe.options.items():
-        words += ["--option", f"{name}={text}"]
     return shlex.join([*words, "-d", str(n_components), "-o", "run"])
 
 
@@ -151,7 +150,7 @@ def fit_data(
     the same command resumes. With several GPUs: torchrun -m -- pindown fit …
     """
     with ExitStack() as hold:
-        with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
+        with interruptible("nothing was written."), user_errors(ValueError, OSError):
             request = read_request(data, columns, images, method, steps=training.steps, seed=training.seed)
             from pindown.runs import Place
 
@@ -194,12 +193,12 @@ def _first_process_decides() -> Iterator[bool]:
 
 
 @contextmanager
-def _begun(request: FitRequest, place: Any, training: TrainingOptions, output: OutputOptions) -> Iterator[Run]:
+def _begun(request: FitRequest, place: Place, training: TrainingOptions, output: OutputOptions) -> Iterator[Run]:
     """Check all that can be checked before training, then begin or resume the run, and hold its place."""
     from pindown.training import best_device
 
     place.check(force=output.force)
-    with user_errors(ValueError, of_estimator=True), warnings.catch_warnings(action="ignore"):  # the fit warns again
+    with warnings.catch_warnings(action="ignore"):  # the fit warns again
         _ = request.estimator.guarantee
     if training.device is not None:
         best_device(training.device)
@@ -209,19 +208,18 @@ def _begun(request: FitRequest, place: Any, training: TrainingOptions, output: O
         with spinner(f"Planning for {request.source.path.name}"):
             run, resumed = hold.enter_context(request.begun(place, command_line(), force=output.force))
         for note in [f"resuming {run.path}."] if resumed else run.record["notes"][len(request.data.notes) :]:
-            print_warning(all_as_options(note))
+            print_warning(note)
         yield run
 
 
-def _fit(place: Any, request: FitRequest, run: Run, training: TrainingOptions, output: OutputOptions) -> dict[str, Any]:
+def _fit(place: Place, request: FitRequest, run: Run, training: TrainingOptions, output: OutputOptions) -> Scores:
     """Train and, in the first process, write the result."""
-    from pindown.runs.fitting import encode, finish, train
-    from pindown.runs.recipe import scores
+    from pindown.runs.fitting import encode, finish, scores, train
 
     resumes = f"the same command resumes: {run.record['command']}"
     with (
         interruptible(resumes, diverged="Nothing was kept of this fit."),
-        user_errors(ValueError, of_estimator=True),
+        user_errors(ValueError),
         user_errors(OSError, then=f"When that is fixed, {resumes}"),
         _recorded_warnings(run) as recorded,
     ):
@@ -229,7 +227,7 @@ def _fit(place: Any, request: FitRequest, run: Run, training: TrainingOptions, o
         with spinner("Encoding the samples"):
             encoded = encode(estimator, data, 0 if data.is_source else training.folds)
         for note in encoded.notes:
-            print_warning(all_as_options(note))
+            print_warning(note)
         found = {**scores(estimator, data), "warnings": recorded}
         if is_first_process():
             columns = formulas_checked(encoded.columns, quote=output.quote_formulas)
@@ -256,14 +254,14 @@ def _recorded_warnings(run: Run) -> Iterator[list[str]]:
                 others(message, category, *where)
             elif str(message) not in recorded:
                 recorded.append(str(message))
-                print_warning(all_as_options(str(message)))
+                print_warning(str(message))
                 run.log(f"warned: {message}")
 
         warnings.showwarning = record  # type: ignore[assignment]
         yield recorded
 
 
-def _describe_steps(scores: dict[str, Any]) -> str:
+def _describe_steps(scores: Scores) -> str:
     """Return how many steps a fit made, how many it could have made, and the loss; a closed form takes no steps.
 
     Examples
@@ -272,20 +270,17 @@ def _describe_steps(scores: dict[str, Any]) -> str:
     '75 of 300 steps, loss 0.5'
     >>> _describe_steps({"n_steps": 402, "max_steps": 300, "n_restarts": 2, "loss": 0.5})
     '402 steps in 2 restarts of at most 300, loss 0.5'
-    >>> _describe_steps({"n_steps": 1, "max_steps": 300, "n_restarts": 1, "loss": 0.0})
-    'in closed form'
     """
     made, most, loss = scores["n_steps"], scores["max_steps"], f", loss {scores['loss']:.4g}"
     if made == 1 and most != 1:
         return "in closed form"
-    if most is None or made == most:
-        return counted(made, "step") + loss
-    if made < most:
+    if most is not None and made < most:
         return f"{made:,} of {counted(most, 'step')}{loss}"
-    return f"{counted(made, 'step')} in {scores['n_restarts']} restarts of at most {most:,}{loss}"
+    restarts = "" if made == most or most is None else f" in {scores['n_restarts']} restarts of at most {most:,}"
+    return f"{counted(made, 'step')}{restarts}{loss}"
 
 
-def _describe_score(score: dict[str, Any]) -> str:
+def _describe_score(score: Scores) -> str:
     from pindown.auditing.page import shown
 
     if score["value"] is None:

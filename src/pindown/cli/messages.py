@@ -142,20 +142,13 @@ def fail(message: str) -> NoReturn:
 
 
 @contextmanager
-def user_errors(*errors: type[Exception], then: str = "", of_estimator: bool = False) -> Iterator[None]:
-    """Print these errors as a sentence and exit; other errors are bugs and keep their traceback.
-
-    With ``of_estimator``, names of parameters outside backticks are also replaced by options. Otherwise such a word may
-    be the name of a column.
-    """
+def user_errors(*errors: type[Exception], then: str = "") -> Iterator[None]:
+    """Print these errors as a sentence and exit; other errors are bugs and keep their traceback."""
     try:
         yield
     except errors as error:
-        if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-            message = f"{error.filename}: {error.strerror}."
-        else:
-            message = str(error)
-        message = all_as_options(message) if of_estimator else message
+        named = isinstance(error, OSError) and error.filename is not None and error.strerror is not None
+        message = f"{error.filename}: {error.strerror}." if named else str(error)
         fail(f"{message.rstrip('.')}. {then}" if then else message)
 
 
@@ -192,7 +185,7 @@ def interruptible(state: str, *, diverged: str | None = None) -> Iterator[None]:
 
         if not isinstance(error, TrainingDivergedError):
             raise
-        print_warning(f"{all_as_options(str(error))} {diverged or state}")
+        print_warning(f"{error} {diverged or state}")
         raise typer.Exit(1) from None
 
 
@@ -212,23 +205,15 @@ _OPTIONS = {
 _OF_ESTIMATORS = ("batch_size", "decoder", "encoder", "gate", "learning_rate", "n_bins", "preprocess", "space")
 """Parameters of estimators that have no option of their own: ``--option name=value``."""
 
-_OUTSIDE_BACKTICKS = {
-    r"(['`])(n_components|max_iter|random_state|learning_rate|batch_size|n_bins)\1": r"\2",  # no quotes around options
-    r"\bencoder=networks\.(\w+)": r"--option encoder=\1",
-    r"\bn_components=None\b": "no -d",
-    r"\bn_components=(\d+)": r"-d \1",
-    r"\bn_components\b": "-d",
-    r"\bmax_iter=(\d+)": r"--steps \1",
-    r"\bmax_iter\b": "--steps",
-    r"\brandom_state=(\d+)": r"--seed \1",
-    r"\brandom_state\b": "--seed",
-    r"(?<!--option )\b(space=\w+\(|encoder=…|(?:learning_rate|batch_size|n_bins)\b)": r"--option \1",
-    r"^--option: (?=-)": "",
-}
+_PARAMETER = re.compile(
+    r"`(\w+)(?:=([^`]+))?`"  # in backticks; or a name that is hardly that of a column
+    r"|(?<!['\w])(?<!--option )(batch_size|learning_rate|max_iter|n_bins|n_components|random_state|(?:encoder|space)(?==))"
+    r"\b(?:=(…|[\w.()]*[\w)]))?"
+)
 
 
 def as_options(message: str) -> str:
-    """Return a message with the parameters in backticks written as options.
+    """Return a message with parameters written as options.
 
     Examples
     --------
@@ -236,15 +221,20 @@ def as_options(message: str) -> str:
     "Leave it out: --drop 'the size', or convert: --size 64x64, --skip-corrupt."
     >>> as_options("`learning_rate=0.1` needs more steps (`max_iter`). `encoder` is a network.")
     '--option learning_rate=0.1 needs more steps (--steps). `encoder` is a network.'
+    >>> as_options("Take encoder=networks.linear, max_iter=9, or another learning_rate (now 0.1).")
+    'Take --option encoder=linear, --steps 9, or another --option learning_rate (now 0.1).'
     """
-    return re.sub(r"`(\w+)(?:=([^`]+))?`", _as_option, message)
+    return _PARAMETER.sub(_as_option, message)
 
 
 def _as_option(found: re.Match[str]) -> str:
-    name, text = found.groups()
+    marked, marked_text, plain, plain_text = found.groups()
+    name, text = marked or plain, marked_text or plain_text
     option = _OPTIONS.get(name)
     if option is None:
-        return f"--option {name}={text}" if text is not None and name in _OF_ESTIMATORS else found[0]
+        if name not in _OF_ESTIMATORS or (marked and text is None):
+            return found[0]
+        return f"--option {name}" if text is None else f"--option {name}={text.removeprefix('networks.')}"
     if text in (None, "True"):
         return option
     if text == "None":
@@ -254,19 +244,3 @@ def _as_option(found: re.Match[str]) -> str:
     except (ValueError, SyntaxError):  # a placeholder, such as …
         return f"{option} {text}"
     return f"{option} {'x'.join(map(str, value)) if isinstance(value, tuple) else shlex.quote(str(value))}"
-
-
-def all_as_options(message: str) -> str:
-    """Return an estimator's message with parameters written as options, also those outside backticks.
-
-    Examples
-    --------
-    >>> all_as_options("Take encoder=networks.linear, more steps (max_iter), or a smaller learning_rate (now 0.1).")
-    'Take --option encoder=linear, more steps (--steps), or a smaller --option learning_rate (now 0.1).'
-    >>> all_as_options("Forget: n_components=None counts them, 'n_components' = 7 are too many.")
-    'Forget: no -d counts them, -d = 7 are too many.'
-    """
-    message = as_options(message)
-    for pattern, option in _OUTSIDE_BACKTICKS.items():
-        message = re.sub(pattern, option, message)
-    return message

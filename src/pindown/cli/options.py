@@ -6,7 +6,7 @@ A command takes such a value as one argument: `with_options` gives the shell an 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -16,7 +16,6 @@ import typer
 if TYPE_CHECKING:
     from pindown.data.tables import Columns
     from pindown.runs import FitRequest
-    from pindown.runs.inputs import ImageOptions
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -137,16 +136,17 @@ class ImageFolderOptions:
     background: Annotated[float | None, _option("Behind transparent pixels, 0 (black) to 1.")] = None
     skip_corrupt: Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")] = False
 
-    def read(self) -> ImageOptions:
-        """Return the options as one value; raise if the size is not one."""
-        from pindown.errors import InputError
-        from pindown.runs.inputs import ImageOptions
+    def read(self) -> dict[str, Any]:
+        """Return the options that were given, as a run records them; raise if the size is not one."""
+        given = {name: part for name, part in vars(self).items() if part is not None and part is not False}
+        if self.size is not None:
+            sides = self.size.lower().split("x")
+            if len(sides) > 2 or not all(side.isdigit() and int(side) > 0 for side in sides):
+                from pindown.errors import InputError
 
-        sides = [] if self.size is None else self.size.lower().split("x")
-        if not all(side.isdigit() and int(side) > 0 for side in sides) or len(sides) > 2:
-            raise InputError("size", f"`size` must be a number of pixels such as 64, or 48x64, got {self.size!r}.")
-        size = (int(sides[0]), int(sides[-1])) if sides else None
-        return ImageOptions(None, size, self.channels, self.background, self.skip_corrupt)
+                raise InputError("size", f"`size` must be a number of pixels such as 64, or 48x64, got {self.size!r}.")
+            given["size"] = [int(sides[0]), int(sides[-1])]
+        return given | ({"labels": str(given["labels"].resolve())} if "labels" in given else {})
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,6 @@ class LabelledImageOptions(ImageFolderOptions):
     skip_unlabelled: Annotated[
         bool, typer.Option("--skip-unlabelled", help="Leave out images that --labels misses.")
     ] = False
-
-    def read(self) -> ImageOptions:
-        """Return the options as one value; raise if the size is not one."""
-        labels = None if self.labels is None else str(self.labels.resolve())
-        return replace(super().read(), labels=labels, skip_unlabelled=self.skip_unlabelled)
 
 
 @dataclass(frozen=True)
@@ -189,10 +184,11 @@ class MethodOptions:
         int | None, _option("Keep this number of principal components. By default those above noise.", min=1)
     ] = None
 
-    def resolved(self) -> MethodOptions:
-        """Return the options with `sparse` written as an estimator and its number of latents."""
+    @property
+    def name(self) -> str | None:
+        """The method that was named; `sparse` names one, too."""
         if self.sparse is None:
-            return self
+            return self.estimator
         from pindown.errors import InputError
         from pindown.methods.registry import OF_ATOMS, address_of
 
@@ -201,7 +197,12 @@ class MethodOptions:
             if getattr(self, other) is not None:
                 message = f"`sparse={self.sparse}` stands for `estimator='{name}'` `n_components={self.sparse}`: leave "
                 raise InputError("sparse", f"{message}out `{other}`, or `sparse`.")
-        return MethodOptions(self.sparse, None, name, self.option, self.pca)
+        return name
+
+    @property
+    def n_components(self) -> int | None:
+        """The number of latents that was given."""
+        return self.components if self.sparse is None else self.sparse
 
 
 @dataclass(frozen=True)
@@ -236,22 +237,22 @@ def read_request(
     fitted: bool = True,
 ) -> FitRequest:
     """Check the options of a command against each other and against the names of columns, and return them."""
-    chosen, source = columns.read(), None
-    if not data.is_dir() and not any(asdict(images).values()):  # at once, before the seconds of importing torch
+    chosen, of_images, source = columns.read(), images.read(), None
+    if not data.is_dir() and not of_images:  # at once, before the seconds of importing torch
         from pindown.data.tables import open_table
 
         source = open_table(data)
         chosen.check(source)
-    method = method.resolved()
+    name = method.name
     from pindown.errors import InputError
     from pindown.methods.registry import find
     from pindown.runs import FitRequest, Recipe, estimator_for, read_options
     from pindown.runs.inputs import Images, open_data
 
-    found = open_data(data, images.read()) if source is None else source
-    name = estimator_for(chosen, method.estimator, fitted=fitted)
+    found = open_data(data, of_images) if source is None else source
+    name = estimator_for(chosen, name, fitted=fitted)
     pca = [] if method.pca is None else [f"preprocess=whiten_signal(n_components={method.pca})"]
     options = read_options([*(method.option or ()), *pca], find(name))
-    if isinstance(found, Images) and method.components is None:
+    if isinstance(found, Images) and method.n_components is None:
         raise InputError("n_components", "`n_components` must be given for images, such as `n_components=5`.")
-    return FitRequest(found, chosen, Recipe(name, method.components, steps, seed, options))
+    return FitRequest(found, chosen, Recipe(name, method.n_components if fitted else None, steps, seed, options))

@@ -32,7 +32,7 @@ def transform_data(
     Encoders with batch-specific maps take the batch of a sample from its column, if the file has it. Images are read
     like those of the fit, unless options say otherwise.
     """
-    with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
+    with interruptible("nothing was written."), user_errors(ValueError, OSError):
         from scipy.sparse import issparse
 
         from pindown.data.tables import check_writable, write_latents

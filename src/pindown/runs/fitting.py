@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,8 @@ from pindown._files import write_json
 from pindown._names import listed, nearest
 from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.refits import can_split
+from pindown.auditing.result import plain
+from pindown.auditing.spec import FitScore
 from pindown.data.data import Data
 from pindown.data.tables import Columns, TableFile, read_data, write_latents
 from pindown.errors import InputError
@@ -24,11 +26,14 @@ from pindown.methods import out_of_fold
 from pindown.methods.base import BaseEncoder
 from pindown.methods.planning import Plan, plan_for
 from pindown.methods.registry import find
-from pindown.runs import recipe as recipes
 from pindown.runs.folder import ESTIMATOR, LATENTS, SCORES, SPARSE_LATENTS, Place, Run
-from pindown.runs.inputs import Activations, ImageOptions, Images, Source, fingerprint, read
-from pindown.runs.recipe import Recipe, planned
+from pindown.runs.inputs import Activations, Images, Source, fingerprint, in_memory, read
+from pindown.runs.recipe import Recipe
 from pindown.training.divergence import TrainingDivergedError
+
+PLANNED_SAMPLES, PLANNED_NUMBERS, LAST_STEPS = 20_000, 1 << 25, 25
+"""Samples that a plan is based on, numbers that they hold at most if they are images, and steps at the end over which
+the loss is averaged."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,7 @@ class FitRequest:
     @cached_property
     def data(self) -> Data:
         """The samples with their side variables."""
-        measured = not find(self.recipe.estimator).spec.roles.categorical
-        return read(self.source, self.columns, measured=measured)
+        return read(self.source, self.columns, measured=not find(self.recipe.estimator).spec.roles.categorical)
 
     @cached_property
     def estimator(self) -> BaseEncoder:
@@ -53,7 +57,7 @@ class FitRequest:
     @cached_property
     def sample(self) -> Data:
         """The samples that a plan and the checks are based on, in memory."""
-        return recipes.sample_of(self.data)
+        return _sample(self.data)
 
     @cached_property
     def audited(self) -> Verdict:
@@ -65,9 +69,9 @@ class FitRequest:
         return plan_for(self.estimator, self.sample, n_components, self.audited)
 
     @property
-    def image_options(self) -> dict[str, Any]:
-        """The options of a folder of images that were given, for JSON."""
-        return self.source.options.as_dict() if isinstance(self.source, Images) else {}
+    def image_options(self) -> Mapping[str, Any]:
+        """The options of a folder of images that were given."""
+        return self.source.options if isinstance(self.source, Images) else {}
 
     @contextmanager
     def begun(self, place: Place, command: str, *, force: bool) -> Iterator[tuple[Run, bool]]:
@@ -75,9 +79,9 @@ class FitRequest:
 
         What is left open is planned before. The place is held until the end of the block.
         """
-        data, images = self.data, self.image_options
-        requested = {"data": fingerprint(self.source), "columns": self.columns.as_dict(), **self.recipe.as_dict()}
-        requested |= {"pictures": images} if images else {}
+        data, columns = self.data, self.columns.as_dict()
+        images = {"pictures": dict(self.image_options)} if self.image_options else {}
+        requested = {"data": fingerprint(self.source), "columns": columns, **asdict(self.recipe), **images}
         run = place.begun(requested, force=force)
         if run is not None:
             with place.held():
@@ -91,9 +95,9 @@ class FitRequest:
         record = {
             "command": command,
             "data": {"path": str(self.source.path.resolve()), "sha256": requested["data"], "n_samples": len(data)},
-            "columns": {**self.columns.as_dict(), "features": list(data.names), "drop": []},
-            "recipe": recipe.as_dict(),
-            **({"pictures": images} if images else {}),
+            "columns": {**columns, "features": list(data.names), "drop": []},
+            "recipe": asdict(recipe),
+            **images,
             **({"medians": medians} if medians else {}),
             "asked": requested,
             "notes": [*data.notes, *notes],
@@ -103,6 +107,22 @@ class FitRequest:
             yield run, False
 
 
+def _sample(data: Data) -> Data:
+    return in_memory(data, PLANNED_SAMPLES, PLANNED_NUMBERS)
+
+
+def planned(recipe: Recipe, est: BaseEncoder, data: Data) -> tuple[Recipe, tuple[str, ...]]:
+    """Return the recipe with the parameters that its method chooses for the data, and notes that say why.
+
+    The notes also name samples or groups that an audit would lack. ``est`` is the estimator of the recipe.
+    """
+    given = frozenset([*recipe.options, *(["n_components"] if recipe.n_components is not None else [])])
+    audited = can_split(est, data)
+    choice = est.spec.choose(est, data, given, lambda est: plan_for(est, _sample(data), recipe.n_components, audited))
+    missing = () if audited.outcome == "holds" else (audited.why,)
+    return recipe.having(choice.parameters), (*choice.notes, *missing)
+
+
 def train(place: Place, run: Run, request: FitRequest, *, device: str | None) -> BaseEncoder:
     """Train the estimator of a request by the recipe of its run.
 
@@ -110,11 +130,39 @@ def train(place: Place, run: Run, request: FitRequest, *, device: str | None) ->
     """
     try:
         parameters = run.recipe.parameters(checkpoint=run.checkpoint, device=device, verbose=True)
-        return recipes.fit(request.estimator.set_params(**parameters), request.data)
+        return fit(request.estimator.set_params(**parameters), request.data)
     except (ValueError, TrainingDivergedError) as error:
         if isinstance(error, TrainingDivergedError) or not any(run.checkpoint.parent.glob("*")):
             place.give_up()
         raise
+
+
+def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:
+    """Fit an estimator to data with the side variables that it uses; next samples are positives within their group."""
+    data = data.paired() if data.groups is not None else data
+    return estimator.fit(data.only(*estimator.spec.roles.used, "groups"))
+
+
+def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:
+    """Return what was fitted to how many samples, and how well, for JSON; a score comes with its chance level."""
+    held_out = getattr(estimator, "held_out_", None)
+    if held_out is None:
+        score = estimator.spec.score(estimator, _sample(data))
+    else:
+        score = FitScore(held_out.name, held_out.score, held_out.chance, held_out.rows)
+    return plain(
+        {
+            "estimator": type(estimator).__name__,
+            "n_components": estimator.n_components_,
+            "n_samples": len(data),
+            "n_features": data.n_features,
+            "n_steps": estimator.n_iter_,
+            "max_steps": estimator.max_iter,
+            "n_restarts": getattr(estimator, "n_restarts", None) or 1,
+            "loss": float(np.mean(estimator.loss_curve_[-LAST_STEPS:])),
+            "score": score._asdict(),
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -165,14 +213,16 @@ def encode_new(run: Run, source: Source, address: str | None = None) -> tuple[li
     ``address`` is that of the estimator, if it is not installed as a method. Columns are found by name; images are read
     like those of the fit, unless options say otherwise.
     """
-    missing = ""
+    was, estimator, missing = run.columns, run.load(estimator=address), ""
     match source:
         case Activations():
-            estimator, data = run.load(estimator=address), source.read(Columns())
+            data = source.read(Columns())
             columns = {"input": data.groups}
         case Images():
-            estimator, data = run.load(estimator=address), _like_those_of(run, source)
-            columns, shape, fitted = {data.id_name: data.ids}, data.X.shape, estimator.shape_in_
+            options = {**run.record.get("pictures", {}), **source.options}
+            read_alike = {name: value for name, value in options.items() if name not in ("labels", "skip_unlabelled")}
+            data = Images(source.path, read_alike).read(Columns(), encoded=True)
+            shape, fitted = data.X.shape, estimator.shape_in_
             if len(fitted) == len(shape) and fitted != shape:
                 channels, height, width = fitted
                 raise InputError(
@@ -181,40 +231,27 @@ def encode_new(run: Run, source: Source, address: str | None = None) -> tuple[li
                     f"of {channels} × {height} × {width}. To convert them: --size {height}x{width} --channels "
                     f"{channels}.",
                 )
+            columns = {data.id_name: data.ids}
         case TableFile():
-            wanted = _columns_for(run, source)
-            estimator = run.load(estimator=address)
+            if unknown := [name for name in was.features if name not in source.names]:
+                raise InputError(
+                    "data",
+                    f"{source.path.name} lacks {len(unknown)} of the {len(was.features)} columns that this run was "
+                    f"fitted to: {listed(unknown)}. For {unknown[0]!r}, {nearest(unknown[0], source.names)}",
+                )
+            if unknown := [name for name in was.nuisance if name not in source.names]:
+                missing = f"{source.path.name} has no column {listed(unknown)}. "
+            wanted = Columns(
+                features=was.features,
+                nuisance=() if unknown else was.nuisance,
+                id=was.id if was.id in source.names else None,
+                impute=was.impute,
+                counts=was.counts,
+            )
             data = read_data(source, wanted, encoded=True, medians=run.record.get("medians"))
             columns = {} if data.ids is None else {data.id_name: data.ids}
-            if unknown := [name for name in run.columns.nuisance if name not in source.names]:
-                missing = f"{source.path.name} has no column {listed(unknown)}. "
     with warnings.catch_warnings(record=True, action="always") as caught:
         latents = estimator.spec.latents(estimator, data)
     warned = tuple(f"{missing}{warning.message}" for warning in caught)
     names = [str(name) for name in estimator.get_feature_names_out()]
     return names, Encoded(latents, columns, (*(data.notes if isinstance(source, Images) else ()), *warned))
-
-
-def _columns_for(run: Run, table: TableFile) -> Columns:
-    """Return the columns of a table that an encoder takes; raise if one of its features is missing."""
-    was = run.columns
-    if missing := [name for name in was.features if name not in table.names]:
-        raise InputError(
-            "data",
-            f"{table.path.name} lacks {len(missing)} of the {len(was.features)} columns that this run was fitted to: "
-            f"{listed(missing)}. For {missing[0]!r}, {nearest(missing[0], table.names)}",
-        )
-    return Columns(
-        features=was.features,
-        nuisance=was.nuisance if all(name in table.names for name in was.nuisance) else (),
-        id=was.id if was.id in table.names else None,
-        impute=was.impute,
-        counts=was.counts,
-    )
-
-
-def _like_those_of(run: Run, folder: Images) -> Data:
-    was = {**run.record.get("pictures", {}), "labels": None, "skip_unlabelled": False}
-    return Images(folder.path, ImageOptions.from_dict({**was, **folder.options.as_dict()})).read(
-        Columns(), encoded=True
-    )

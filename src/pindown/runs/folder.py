@@ -20,7 +20,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from pindown.data.tables import Columns
 from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder
 from pindown.methods.registry import find, installed
-from pindown.runs.inputs import ImageOptions, Source, fingerprint, open_data
+from pindown.runs.inputs import IMAGE_OPTIONS, Source, fingerprint, open_data
 from pindown.runs.recipe import Recipe
 from pindown.saving import load, versions
 
@@ -63,10 +63,9 @@ class Run:
         if unfinished.exists() and not (path / RECORD).exists():
             command = printable(_read(unfinished)["command"], 500)
             raise InputError("run", f"{path} is unfinished: to resume, give its command again: {command}")
-        if not path.exists():
-            raise InputError("run", f"there is no run {path}: give the folder that pindown fit wrote (-o).")
         if not (path / RECORD).is_file():
-            raise InputError("run", f"{path} is not a run: it has no {RECORD}. Give the folder that pindown fit wrote.")
+            why = f"it has no {RECORD}" if path.exists() else "there is no such folder"
+            raise InputError("run", f"{path} is not a run: {why}. Give the folder that pindown fit wrote.")
         return cls(path, _read(path / RECORD))
 
     @property
@@ -107,12 +106,7 @@ class Run:
     def load(self, *, device: str | None = None, estimator: str | None = None) -> BaseEncoder:
         """Return the fitted estimator; raise an InputError if its file is missing, damaged, or of another run.
 
-        Parameters
-        ----------
-        device : str, optional
-            Where its networks go.
-        estimator : str, optional
-            The address of its class, if that is not installed as a method.
+        ``estimator`` is the address of its class, if that is not installed as a method.
         """
         kind, path = self.kind(estimator), self.path / ESTIMATOR
         if not path.is_file():
@@ -151,7 +145,7 @@ class Run:
         if not found.exists():
             why = "which this run was fitted to: say where it is now by `data`."
             raise InputError("data", f"there is no file {name}, {why}")
-        source = open_data(found, ImageOptions.from_dict(self.record.get("pictures", {})))
+        source = open_data(found, self.record.get("pictures", {}))
         if fingerprint(source) != self.record["data"]["sha256"]:
             why = "has changed since the fit: fit again, or say by `data` where the old file is."
             raise InputError("data", f"{name} {why}")
@@ -163,16 +157,11 @@ class Place:
     """The output folder of a run, ``path``, and the temporary folder next to it in which it is made."""
 
     path: Path
-    _made: list[Path] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def unfinished(self) -> Path:
         """The folder of a fit that is under way, or was killed."""
         return self._next_to("{}.unfinished")
-
-    @property
-    def _lock(self) -> Path:
-        return self._next_to(".{}.lock")
 
     @property
     def _replaced(self) -> Path:
@@ -185,7 +174,7 @@ class Place:
     def check(self, *, force: bool) -> None:
         """Raise if a run cannot go here: something else is here (InputError), or nothing can be written (OSError)."""
         self._check_path(force=force)
-        lock = self._lock.absolute()
+        lock = self._next_to(".{}.lock").absolute()
         require_writable(next(folder for folder in lock.parents if folder.exists()) / lock.name)
         if self.unfinished.exists():
             if not _is_ours(self.unfinished):
@@ -209,19 +198,17 @@ class Place:
             return None
         try:
             run = self.under_way()
-        except ValueError:
+            changed = [name for name in requested if run.record["asked"].get(name) != requested[name]]
+            if not changed:
+                return run
+            raise _refused(
+                f"{self.unfinished} is an unfinished fit that differs in {listed(changed)}. To finish it: "
+                f"{printable(run.record['command'], 500)}; or give another `output`, or `force` to start again."
+            )
+        except InputError:
             if force:
                 return None
             raise
-        changed = [name for name in requested if run.record["asked"].get(name) != requested[name]]
-        if not changed:
-            return run
-        if force:
-            return None
-        raise _refused(
-            f"{self.unfinished} is an unfinished fit that differs in {listed(changed)}. To finish it: "
-            f"{printable(run.record['command'], 500)}; or give another `output`, or `force` to start again."
-        )
 
     def under_way(self) -> Run:
         """Return the run that another process has begun here."""
@@ -231,31 +218,24 @@ class Place:
     def begun_alone(self, record: Mapping[str, Any], *, force: bool) -> Iterator[Run]:
         """Begin a run in the place of an unfinished one, and hold it, unless another process does so since `check`."""
         self.check(force=force)
-        self._made[:] = [folder for folder in self.unfinished.parents if not folder.exists()]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.held():
             self._check_path(force=force)  # again: the fit that held the place may have finished since
-            yield self._begin({"format": FORMAT, **record, "parts": {}, "versions": versions()})
-
-    def _begin(self, record: dict[str, Any]) -> Run:
-        """Make a folder and its record elsewhere, and move it into place: a kill leaves all or nothing."""
-        temporary = self.path.with_name(f".{self.unfinished.name}")
-        shutil.rmtree(temporary, ignore_errors=True)  # of a fit that was killed
-        temporary.mkdir()
-        try:
-            (temporary / "new").mkdir()
-            write_json(temporary / "new" / RECORD, record)
+            old = self._next_to(".{}.unfinished")
+            shutil.rmtree(old, ignore_errors=True)  # of a fit that was killed
             if self.unfinished.exists():
-                os.rename(self.unfinished, temporary / "old")
-            os.rename(temporary / "new", self.unfinished)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return Run(self.unfinished, record)
+                os.rename(self.unfinished, old)
+                shutil.rmtree(old)
+            self.unfinished.mkdir()
+            run = Run(self.unfinished, {"format": FORMAT, **record, "parts": {}, "versions": versions()})
+            write_json(run.path / RECORD, run.record)
+            yield run
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other fits out of this place, or raise an InputError if another one holds it; a kill releases it."""
-        file, lock = self._lock, FileLock(self._lock)
+        file = self._next_to(".{}.lock")
+        lock = FileLock(file)
         try:
             with suppress(FileExistsError):
                 file.touch(exist_ok=False)  # follows no link
@@ -273,18 +253,10 @@ class Place:
             with suppress(OSError):  # Windows cannot
                 file.unlink(missing_ok=True)  # while it is held: afterwards it may be another fit's
             lock.release()
-            self._remove_made()
 
     def give_up(self) -> None:
-        """Remove the folder of a run that failed, and the folders that were made for it."""
+        """Remove the folder of a run that failed."""
         shutil.rmtree(self.unfinished, ignore_errors=True)
-        self._remove_made()
-
-    def _remove_made(self) -> None:
-        """Remove the folders that were made for a run, if they are empty."""
-        for folder in self._made:
-            with suppress(OSError):  # something else was put there
-                folder.rmdir()
 
     def finish(self) -> Run:
         """Bind the parts of the run together, and move it into place; a kill loses neither it nor an old one."""
@@ -328,13 +300,13 @@ def _read(path: Path) -> dict[str, Any]:
         for name, kind in _FIELDS.items():
             if not isinstance(record.get(name), kind):
                 raise ValueError(f"it has no {name!r}")
-        if any(
-            "/" in name or name.startswith(".") or not isinstance(was, str) for name, was in record["parts"].items()
-        ):
+        parts = record["parts"].items()
+        if any("/" in name or name.startswith(".") or not isinstance(was, str) for name, was in parts):
             raise ValueError("its parts are not files of this folder")
         Columns.from_dict(record["columns"])
         Recipe(**record["recipe"])
-        ImageOptions.from_dict(record.get("pictures", {}))
+        if odd := {*record.get("pictures", {})} - {*IMAGE_OPTIONS}:
+            raise ValueError(f"it has {listed(sorted(odd))} of images")
         _ = record["data"]["path"] + record["data"]["sha256"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(

@@ -1,43 +1,36 @@
-"""From data and options to an estimator: its parameters from text, how many latents it has, and how well it fits."""
+"""An estimator and its parameters as text: which estimator, what its parameters can be, and how they are read."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-import numpy as np
-
 from pindown import _random
 from pindown._names import listed, nearest, printable
-from pindown.auditing.refits import can_split, check_roles
-from pindown.auditing.result import plain
-from pindown.auditing.spec import FitScore
-from pindown.data.data import Data
+from pindown.auditing.refits import check_roles
 from pindown.data.tables import Columns
 from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder
-from pindown.methods.planning import plan_for
 from pindown.methods.registry import BUILT_IN, SIDES, address_of, find, suited
 from pindown.saving.table import TABLE, is_value, look_up
 from pindown.training import Trainer
 
 
-def _of(module: str) -> dict[str, Any]:
-    """Return the functions and values of a module that files may name, too, by their names."""
-    tags = [tag for tag, address in TABLE.items() if address == f"pindown.{module}:{tag}"]
-    found = {tag: look_up(tag) for tag in tags}
+def _of(*modules: str) -> dict[str, Any]:
+    """Return the functions and values of modules that files may name, too, by their names."""
+    addresses = {f"pindown.{module}" for module in modules}
+    found = {tag: look_up(tag) for tag, address in TABLE.items() if address.removesuffix(f":{tag}") in addresses}
     return {tag: thing for tag, thing in found.items() if isinstance(thing, FunctionType) or is_value(thing)}
 
 
 _NETWORKS, _PREPROCESSING, _OPTIMIZERS = map(_of, ("networks.vectors", "networks.preprocessing", "training.optimizers"))
-_VALUES = _of("networks.spaces") | _of("networks.gates") | _of("losses.penalties")
-NAMED = _NETWORKS | _PREPROCESSING | _OPTIMIZERS | _VALUES
+NAMED = _NETWORKS | _PREPROCESSING | _OPTIMIZERS | _of("networks.spaces", "networks.gates", "losses.penalties")
 """Values that have a name: networks, preprocessing, optimisers, spaces, gates, penalties."""
 
 _FUNCTIONS = {
@@ -94,13 +87,15 @@ def _check_function(name: str, text: str, value: Any) -> None:
     function, keywords = (value.func, value.keywords) if isinstance(value, partial) else (value, {})
     if function not in known.values():
         raise _wrong(name, f"{text} is none of {listed([*known], most=20)}.")
+    parameters = signature(function).parameters.values()
     try:
         signature(function).bind_partial(**keywords)
         with _random.forked(0):
             _ = value(3, 2) if known is _NETWORKS else None
     except (TypeError, ValueError, RuntimeError) as error:
-        own = signature(function).parameters.values()
-        defaults = ", ".join(f"{each.name}={each.default}" for each in own if each.default is not Parameter.empty)
+        defaults = ", ".join(
+            f"{each.name}={each.default}" for each in parameters if each.default is not Parameter.empty
+        )
         like = f"{function.__name__}({defaults})" if defaults else function.__name__
         raise _wrong(name, f"{text} cannot be made ({error}). It is written like {like}.") from error
 
@@ -139,23 +134,6 @@ def read_value(name: str, text: str) -> Any:
         return value(*args, **keywords)
     except TypeError as error:
         raise _wrong(name, f"{word} takes other arguments ({error}).") from error
-
-
-def written(value: Any) -> str:
-    """Return the text that `read_value` takes for a value.
-
-    Examples
-    --------
-    >>> from pindown import networks
-    >>> written(networks.linear), written(networks.spaces.Reals()), written(8)
-    ('linear', 'Reals()', '8')
-    """
-    return value.__name__ if callable(value) and value in NAMED.values() else repr(value)
-
-
-PLANNED_SAMPLES, PLANNED_NUMBERS, LAST_STEPS = 20_000, 1 << 25, 25
-"""Samples that a plan is based on, numbers that they hold at most if they are images, and steps at the end over which
-the loss is averaged."""
 
 
 @dataclass(frozen=True)
@@ -198,18 +176,19 @@ class Recipe:
         try:
             estimator._check_parameters()
         except TypeError as error:  # text for a number, or a network where there must be an optimiser
-            raise InputError("option", f"`option`: {error}") from error
+            raise InputError("option", str(error)) from error
         return estimator
 
     def having(self, parameters: Mapping[str, Any]) -> Recipe:
         """Return the recipe with these parameters, unless it has them already."""
+        chosen = {name: _written(value) for name, value in parameters.items() if name != "n_components"}
         n_components = parameters.get("n_components") if self.n_components is None else self.n_components
-        chosen = {name: written(value) for name, value in parameters.items() if name != "n_components"}
         return replace(self, n_components=n_components, options={**chosen, **self.options})
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields, as JSON has them."""
-        return asdict(self)
+
+def _written(value: Any) -> str:
+    """Return the text that `read_value` takes for a value."""
+    return value.__name__ if callable(value) and value in NAMED.values() else repr(value)
 
 
 def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = True) -> str:
@@ -251,53 +230,3 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
         both = " and ".join(f"`{role}`" for role in roles)
         raise InputError(roles[-1], f"no method learns from {both} at once: choose one of them.")
     return address_of(next(kind for kind in BUILT_IN if kind.spec.roles.y in roles))
-
-
-def planned(recipe: Recipe, est: BaseEncoder, data: Data) -> tuple[Recipe, tuple[str, ...]]:
-    """Return the recipe with the parameters that its method chooses for the data, and notes that say why.
-
-    The notes also name samples or groups that an audit would lack. ``est`` is the estimator of the recipe.
-    """
-    given = frozenset([*recipe.options, *(["n_components"] if recipe.n_components is not None else [])])
-    audited = can_split(est, data)
-    choice = est.spec.choose(est, data, given, lambda est: plan_for(est, sample_of(data), recipe.n_components, audited))
-    missing = () if audited.outcome == "holds" else (audited.why,)
-    return recipe.having(choice.parameters), (*choice.notes, *missing)
-
-
-def sample_of(data: Data) -> Data:
-    """Return the samples that a plan and the checks are based on, in memory."""
-    some = data.sample(_n_planned(data))
-    return some.take(range(len(some))) if some.is_source else some
-
-
-def _n_planned(data: Data) -> int:
-    return min(PLANNED_SAMPLES, max(1_000, PLANNED_NUMBERS // max(1, data.n_features)))
-
-
-def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:
-    """Fit an estimator to data with the side variables that it uses; next samples are positives within their group."""
-    data = data.paired() if data.groups is not None else data
-    return estimator.fit(data.only(*estimator.spec.roles.used, "groups"))
-
-
-def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:
-    """Return what was fitted to how many samples, and how well, for JSON; a score comes with its chance level."""
-    held_out = getattr(estimator, "held_out_", None)
-    if held_out is None:
-        score = estimator.spec.score(estimator, data.sample(_n_planned(data)))
-    else:
-        score = FitScore(held_out.name, held_out.score, held_out.chance, held_out.rows)
-    return plain(
-        {
-            "estimator": type(estimator).__name__,
-            "n_components": estimator.n_components_,
-            "n_samples": len(data),
-            "n_features": data.n_features,
-            "n_steps": estimator.n_iter_,
-            "max_steps": estimator.max_iter,
-            "n_restarts": getattr(estimator, "n_restarts", None) or 1,
-            "loss": float(np.mean(estimator.loss_curve_[-LAST_STEPS:])),
-            "score": score._asdict(),
-        }
-    )
