@@ -147,8 +147,9 @@ def user_errors(*errors: type[Exception], then: str = "") -> Iterator[None]:
     try:
         yield
     except errors as error:
-        named = isinstance(error, OSError) and error.filename is not None and error.strerror is not None
-        message = f"{error.filename}: {error.strerror}." if named else str(error)
+        message = str(error)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+            message = f"{error.filename}: {error.strerror}."
         fail(f"{message.rstrip('.')}. {then}" if then else message)
 
 
@@ -207,7 +208,8 @@ _OF_ESTIMATORS = ("batch_size", "decoder", "encoder", "gate", "learning_rate", "
 
 _PARAMETER = re.compile(
     r"`(\w+)(?:=([^`]+))?`"  # in backticks; or a name that is hardly that of a column
-    r"|(?<!['\w])(?<!--option )(batch_size|learning_rate|max_iter|n_bins|n_components|random_state|(?:encoder|space)(?==))"
+    r"|(?<!['\w])(?<!--option )"
+    r"(batch_size|learning_rate|max_iter|n_bins|n_components|random_state|(?:encoder|space)(?==))"
     r"\b(?:=(…|[\w.()]*[\w)]))?"
 )
 

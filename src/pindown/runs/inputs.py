@@ -17,7 +17,7 @@ from pindown.data.tables import Columns, TableFile, check_label, open_table, rea
 from pindown.errors import InputError
 
 IMAGE_OPTIONS = ("labels", "size", "channels", "background", "skip_corrupt", "skip_unlabelled")
-"""How the images of a folder are read, besides the role of each column of their labels: see `pindown.data.ImageFolder`."""
+"""How the images of a folder are read: parameters of `pindown.data.ImageFolder` besides roles."""
 
 
 @dataclass(frozen=True)
