@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 import torch
 from _measure import record, replay_seconds, seconds, where, write
+from pindown_papers.scores import recovery_across_levels
 from pindown_papers.simulations import Redrawn, Room, Sprites
 from scipy.optimize import linear_sum_assignment
 from sklearn.neighbors import KNeighborsClassifier
 
 from pindown import Classify, Contrast, Forget, __version__, audit
 from pindown.data.data import Data
-from pindown.metrics import chance_mcc, leakage, linear_r2, mcc, recovery_across_levels, recovery_by_level
+from pindown.metrics import chance_mcc, leakage, linear_r2, mcc, recovery_by_level
 from pindown.networks.spaces import Box, Reals, Sphere
 from pindown.simulate import Clusters, Pairs
 from pindown.simulate.distributions import Conditional, Truncated, Uniform, VonMisesFisher, laplace, normal

@@ -10,11 +10,12 @@ mean the same motion in both arms: invariance is not unification. A handful of p
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import hsv_to_rgb
+from pindown_papers.scores import recovery_across_levels
 from pindown_papers.simulations import Bodies
 
 from pindown import Forget, LatentAction, Trainer, align
 from pindown.methods import InverseDynamics
-from pindown.metrics import Effort, leakage, recovery_across_levels, recovery_by_level
+from pindown.metrics import Effort, leakage, recovery_by_level
 
 N_ROWS, STEPS = 10_000, 1_500
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from pindown_papers.scores import recovery_across_levels
 
 from pindown.errors import InputError
-from pindown.metrics import recovery_across_levels, recovery_by_level
+from pindown.metrics import recovery_by_level
 
 
 def latents(n=400, d=2, seed=0):

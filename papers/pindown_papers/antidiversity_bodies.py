@@ -110,7 +110,8 @@ class CellRow:
 
     def measure(self, profile: Staged, seed: int, device: str) -> dict[str, float]:
         """Train, and audit on transitions that were held out."""
-        from pindown.metrics import recovery_across_levels, recovery_by_level
+        from pindown.metrics import recovery_by_level
+        from pindown_papers.scores import recovery_across_levels
 
         simulation = _bodies(profile.n_bodies, seed)
         latents = self.latents(profile, seed, device)

@@ -14,13 +14,15 @@ metric           asks whether                                hardly sees
 `infomec`        as `modularity` and `explicitness`          modularity: what no latent contains
 `udr`            several fits agree on axes; no factors      what all fits get wrong
 ================ =========================================== ============================================
+
+`recovery_across_levels` compares levels of a nuisance with each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,9 +54,11 @@ from pindown.metrics.disentanglement import (
     three_scores,
     typical_rotation,
 )
+from pindown.metrics.recovery import Part, halves_by_level, smooth_r2
 
 __all__ = [
     "DEFINITION",
+    "AcrossLevels",
     "EqualWidth",
     "InfoMEC",
     "Scores",
@@ -66,6 +70,7 @@ __all__ = [
     "irs",
     "mig",
     "modularity",
+    "recovery_across_levels",
     "sap",
     "scores",
     "udr",
@@ -610,3 +615,50 @@ def _strength(relation: Matrix) -> float:
     """Return the mean over columns of the squared largest entry by the sum; 0 where nothing is related."""
     total = relation.sum(axis=0)
     return float(np.mean(np.divide(relation.max(axis=0) ** 2, total, out=np.zeros_like(total), where=total > 0)))
+
+
+# ---- recovery across levels of a nuisance ---------------------------------------------------------------------------
+
+
+class AcrossLevels(NamedTuple):
+    """R² of regressions over several levels of a nuisance: see `recovery_across_levels`."""
+
+    pooled: float
+    elsewhere: float
+
+
+def recovery_across_levels(
+    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, *, max_samples: int = 10_000, random_state: RandomState = 0
+) -> AcrossLevels:
+    """Return the R² of the regression of `recovery_by_level` over all levels at once, and in levels it has not seen.
+
+    ``pooled`` has one regression for all samples; ``elsewhere`` is the mean over levels of one fitted on all the
+    *others*. Recovery within levels may be high and this one below 0: then the latents are recovered level by level,
+    and the embedding is not aligned across levels. Chance is just below 0 for both.
+
+    Examples
+    --------
+    An embedding whose sign depends on e recovers z within levels, not in the pool, and is wrong elsewhere:
+
+    >>> from pindown.metrics import recovery_by_level
+    >>> rng = np.random.default_rng(0)
+    >>> z, e = rng.normal(size=(2000, 1)), rng.integers(2, size=2000)
+    >>> z_hat = z * np.where(e == 1, 1, -1)[:, None]
+    >>> min(recovery_by_level(z_hat, z, e).values()) > 0.99
+    True
+    >>> pooled, elsewhere = recovery_across_levels(z_hat, z, e)
+    >>> round(pooled, 1) + 0.0, round(elsewhere) + 0
+    (0.0, -3)
+    """
+    halves = halves_by_level(z_hat, z, e, max_samples, random_state)
+    if len(halves) < 2:
+        raise InputError("e", "`e` has one level only, so there is no other. Give two or more.")
+    fits, scores = ({level: half[side] for level, half in halves.items()} for side in (0, 1))
+    pooled = smooth_r2(_joined(fits.values()), _joined(scores.values()))
+    others = {level: _joined(fits[other] for other in fits if other != level) for level in fits}
+    return AcrossLevels(pooled, float(np.mean([smooth_r2(others[level], scores[level]) for level in fits])))
+
+
+def _joined(parts: Iterable[Part]) -> Part:
+    embeddings, latents = zip(*parts, strict=True)
+    return np.concatenate(embeddings), np.concatenate(latents)

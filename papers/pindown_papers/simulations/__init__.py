@@ -1,9 +1,10 @@
 """Simulations that the papers' tables and benchmarks use, in addition to those of `pindown.simulate`."""
 
 from pindown_papers.simulations.bodies import Arm, Bodies
-from pindown_papers.simulations.clusters import Instances, in_hyperplane, log_posterior
+from pindown_papers.simulations.clusters import Instances, in_hyperplane
 from pindown_papers.simulations.composed import Composed, cutouts
 from pindown_papers.simulations.confounded import Confounded
+from pindown_papers.simulations.densities import log_posterior, log_prob
 from pindown_papers.simulations.expression import Expression
 from pindown_papers.simulations.filmed import Film, Filmed, save_animation
 from pindown_papers.simulations.grids import Grid, LaplaceSteps, Redrawn, SomeChange
@@ -39,5 +40,6 @@ __all__ = [
     "in_hyperplane",
     "like_language",
     "log_posterior",
+    "log_prob",
     "save_animation",
 ]

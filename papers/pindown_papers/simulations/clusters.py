@@ -1,4 +1,4 @@
-"""Clusters: posteriors of classes, classes in one hyperplane, and `Instances`, whose labels are instances (DIET)."""
+"""Clusters in one hyperplane, and with instance labels, as in instance discrimination (DIET)."""
 
 import math
 from dataclasses import dataclass
@@ -13,38 +13,6 @@ from pindown.networks.spaces import Sphere
 from pindown.simulate import Clusters, Process, Sample
 from pindown.simulate.process import frequencies
 from pindown.theory import Assumption
-
-N_BLOCK = 2**16  # numbers at once in `log_posterior`; a `Projected` density holds 128 times as many
-
-
-def log_posterior(process: "Clusters | Instances", z: Tensor) -> Tensor:
-    r"""Return log P(u = c | z) for every class or instance, the optimum of any classifier; (n, d) → (n, n_classes).
-
-    .. math:: P(u = c \mid z) = \frac{\pi_c\, p(z \mid v_c)}{\sum_b \pi_b\, p(z \mid v_b)}
-
-    Compare the cross-entropy of a fitted classifier with that of this posterior.
-
-    Examples
-    --------
-    A latent halfway between two class vectors belongs to either with probability ½:
-
-    >>> from pindown.simulate.distributions import VonMisesFisher
-    >>> from pindown.simulate.mixing import identity
-    >>> clusters = Clusters(torch.eye(2), VonMisesFisher(3.0), identity(2))
-    >>> log_posterior(clusters, Sphere()(torch.ones(1, 2))).exp().round(decimals=3)
-    tensor([[0.5000, 0.5000]])
-    """
-    if isinstance(process, Instances):
-        label = process.classes(torch.arange(process.n_instances, device=z.device))
-        return _log_densities(process.clusters, z)[:, label].log_softmax(1)
-    return (_log_densities(process, z) + torch.as_tensor(process.prior).log().to(z)).log_softmax(1)
-
-
-def _log_densities(clusters: Clusters, z: Tensor) -> Tensor:
-    """Return log p(z | v_c) for every class, a block of samples at a time; (n, d) → (n, n_classes)."""
-    vectors = clusters.vectors.to(z)
-    parts = z.split(max(1, N_BLOCK // vectors.numel()))
-    return torch.cat([clusters.conditional.log_prob(part[:, None], vectors) for part in parts])
 
 
 def in_hyperplane(vectors: Tensor, *, offset: float = 0.5) -> Tensor:

@@ -1,6 +1,7 @@
 """`Confounded`: a nuisance that correlates with a label."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -82,6 +83,6 @@ class Confounded(Process):
         a = white + torch.cat(means, 1).to(dtype)
         return Sample(x=placed(self.mixing, device)(a), z=a[:, : self.d], u=u, label=label)
 
-    @property
-    def _categories(self) -> NDArray[np.float64]:
-        return frequencies(self.joint.flatten())
+    @cached_property
+    def _thresholds(self) -> Tensor:
+        return torch.as_tensor(frequencies(self.joint.flatten())).cumsum(0)[:-1]

@@ -1,6 +1,7 @@
 """`Expression`: gene expression of cell types and programmes, with a shift and scale of every gene per laboratory."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -149,6 +150,6 @@ class Expression(Process):
         kept = uniform(x.shape[1]) >= self.dropout
         return Sample(x=x * kept, z=z, u=u, label=label)
 
-    @property
-    def _categories(self) -> NDArray[np.float64]:
-        return frequencies(self.joint.flatten())
+    @cached_property
+    def _thresholds(self) -> Tensor:
+        return torch.as_tensor(frequencies(self.joint.flatten())).cumsum(0)[:-1]

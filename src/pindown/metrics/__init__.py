@@ -21,7 +21,6 @@ from pindown.metrics.dictionaries import (
 from pindown.metrics.invariance import Effort, Leakage, ProbeScore, inject_leak, leakage
 from pindown.metrics.probes import PROBES, Probe
 from pindown.metrics.recovery import (
-    AcrossLevels,
     ProcrustesFit,
     chance_linear_r2,
     chance_mcc,
@@ -30,14 +29,12 @@ from pindown.metrics.recovery import (
     match_latents,
     mcc,
     procrustes,
-    recovery_across_levels,
     recovery_by_level,
 )
 from pindown.metrics.structure import StructureKept, structure_kept
 
 __all__ = [
     "PROBES",
-    "AcrossLevels",
     "AtomMatch",
     "Confounding",
     "DeadFraction",
@@ -71,7 +68,6 @@ __all__ = [
     "mcc",
     "procrustes",
     "pw_mcc",
-    "recovery_across_levels",
     "recovery_by_level",
     "sparsity",
     "structure_kept",

@@ -16,9 +16,8 @@ What is fitted (a map, a matching) is fitted on one random half of the samples a
 entropy), never on global state. Samples are assumed to be independent: thin a time series first.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -305,49 +304,11 @@ def recovery_by_level(
     >>> round(recovery_by_level(z_hat, z, np.zeros(2000, dtype=int))[0], 1)
     -0.0
     """
-    halves = _halves_by_level(z_hat, z, e, max_samples, random_state)
-    return {level: _smooth_r2(fit, score) for level, (fit, score) in halves.items()}
+    halves = halves_by_level(z_hat, z, e, max_samples, random_state)
+    return {level: smooth_r2(fit, score) for level, (fit, score) in halves.items()}
 
 
-class AcrossLevels(NamedTuple):
-    """R² of regressions over several levels of a nuisance: see `recovery_across_levels`."""
-
-    pooled: float
-    elsewhere: float
-
-
-def recovery_across_levels(
-    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, *, max_samples: int = 10_000, random_state: RandomState = 0
-) -> AcrossLevels:
-    """Return the R² of the regression of `recovery_by_level` over all levels at once, and in levels it has not seen.
-
-    ``pooled`` has one regression for all samples; ``elsewhere`` is the mean over levels of one fitted on all the
-    *others*. Recovery within levels may be high and this one below 0: then the latents are recovered level by level,
-    and the embedding is not aligned across levels. Chance is just below 0 for both.
-
-    Examples
-    --------
-    An embedding whose sign depends on e recovers z within levels, not in the pool, and is wrong elsewhere:
-
-    >>> rng = np.random.default_rng(0)
-    >>> z, e = rng.normal(size=(2000, 1)), rng.integers(2, size=2000)
-    >>> z_hat = z * np.where(e == 1, 1, -1)[:, None]
-    >>> min(recovery_by_level(z_hat, z, e).values()) > 0.99
-    True
-    >>> pooled, elsewhere = recovery_across_levels(z_hat, z, e)
-    >>> round(pooled, 1) + 0.0, round(elsewhere) + 0
-    (0.0, -3)
-    """
-    halves = _halves_by_level(z_hat, z, e, max_samples, random_state)
-    if len(halves) < 2:
-        raise InputError("e", "`e` has one level only, so there is no other. Give two or more.")
-    fits, scores = ({level: half[side] for level, half in halves.items()} for side in (0, 1))
-    pooled = _smooth_r2(_joined(fits.values()), _joined(scores.values()))
-    others = {level: _joined(fits[other] for other in fits if other != level) for level in fits}
-    return AcrossLevels(pooled, float(np.mean([_smooth_r2(others[level], scores[level]) for level in fits])))
-
-
-def _halves_by_level(
+def halves_by_level(
     z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, max_samples: int, random_state: RandomState
 ) -> dict[str | int | float, tuple[Part, Part]]:
     """Return, for each level, the samples to fit a regression on, and those to score it on."""
@@ -364,12 +325,7 @@ def _halves_by_level(
     return halves
 
 
-def _joined(parts: Iterable[Part]) -> Part:
-    embeddings, latents = zip(*parts, strict=True)
-    return np.concatenate(embeddings), np.concatenate(latents)
-
-
-def _smooth_r2(fit: Part, score: Part) -> float:
+def smooth_r2(fit: Part, score: Part) -> float:
     """Fit a smooth regression and return its R², pooled over the latents."""
     model = smooth_regression(*fit, gamma=0.3 / fit[0].shape[1], n_landmarks=min(LANDMARKS, len(fit[0])))
     return pooled_r2(score[1], model.predict(score[0]))

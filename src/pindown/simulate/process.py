@@ -22,7 +22,6 @@ from pindown.metrics.arrays import check_positive
 from pindown.networks.spaces import Box, Reals, Space, Sphere
 from pindown.simulate.distributions import (
     Conditional,
-    ConditionalDensity,
     GeneralizedNormal,
     Marginal,
     Truncated,
@@ -107,15 +106,10 @@ class Process(GeneratorSource):
         sides = {"pairs": sample.x_pos, self.role_of_u or "y": sample.u, "given": sample.label}
         return {"x": sample.x, **{role: side for role, side in sides.items() if side is not None}}
 
-    @property
-    def _categories(self) -> NDArray[np.float64] | None:
-        """Probabilities of the categories that `_draw_categories` draws."""
-        return self.prior
-
     @cached_property
     def _thresholds(self) -> Tensor:
         """Inner edges of the distribution function; the last category absorbs rounding errors."""
-        return torch.as_tensor(self._categories).cumsum(0)[:-1]
+        return torch.as_tensor(self.prior).cumsum(0)[:-1]
 
     def _draw_categories(self, n: int, rng: torch.Generator, device: torch.device) -> Tensor:
         """Draw the index of a category for each sample; (n,) int64."""
@@ -227,7 +221,7 @@ class Clusters(Process):
     ----------
     vectors : Tensor of shape (n_classes, d)
         The class vectors v_c, for example draws of a `pindown.simulate.distributions.Marginal`.
-    conditional : ConditionalDensity
+    conditional : Conditional
         Distribution of z around its class vector.
     mixing : Mixing
         The map g.
@@ -246,7 +240,7 @@ class Clusters(Process):
     role_of_u = "signal"
 
     vectors: Tensor
-    conditional: ConditionalDensity
+    conditional: Conditional
     mixing: Mixing
     weights: tuple[float, ...] | None = None
 
