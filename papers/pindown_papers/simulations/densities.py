@@ -1,18 +1,39 @@
-"""Densities of the distributions of `pindown.simulate.distributions`, and posteriors of clusters."""
+"""`Projected` distributions, densities of these and of `pindown.simulate.distributions`, and posteriors of clusters."""
 
 import math
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from pindown.networks.spaces import Sphere
+from pindown._random import RandomState
+from pindown.networks.spaces import Space, Sphere
 from pindown.simulate import Clusters
 from pindown.simulate.distributions import Conditional, GeneralizedNormal, Truncated, VonMisesFisher, angle_cdf
 from pindown_papers.simulations.clusters import Instances
-from pindown_papers.simulations.projected import Projected
 
 N_BLOCK = 2**16  # numbers at once in `log_posterior`; a `Projected` density holds 128 times as many
 N_RADII = 128  # the error of a log density is then about 1e-6 nats for scales from .1 on
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A distribution in R^d projected onto a space, such as the papers' Laplace and normal on the sphere.
+
+    Examples
+    --------
+    >>> from pindown.simulate.distributions import laplace
+    >>> z = Projected(laplace(0.05)).sample(torch.tensor([[1.0, 0.0, 0.0]]), random_state=0)
+    >>> round(z.norm().item(), 4)
+    1.0
+    """
+
+    base: GeneralizedNormal
+    space: Space = field(default_factory=Sphere)
+
+    def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
+        """Draw one point around each location; (n, d) → (n, d)."""
+        return self.space.project(self.base.sample(loc, random_state=random_state))
 
 
 def log_prob(distribution: Conditional, z: Tensor, loc: Tensor) -> Tensor:
