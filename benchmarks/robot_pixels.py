@@ -38,6 +38,7 @@ import torch
 from _measure import record, write
 from _parts import put_into
 from _robot_table import FITS, FLOOR, PAIRS, SUPERVISED, as_table
+from pindown_papers.matching import DistributionMatcher
 from pindown_papers.simulations import save_animation
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
@@ -46,7 +47,7 @@ from torch import nn
 from pindown import Forget, LatentAction
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods import InverseDynamics
-from pindown.methods.alignment import DistributionMatcher, PolynomialRidge
+from pindown.methods.alignment import PolynomialRidge
 from pindown.metrics import Effort, leakage
 from pindown.networks import convolutional
 from pindown.simulate.images import contact_sheet, save_png

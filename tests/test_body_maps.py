@@ -258,6 +258,15 @@ def test_arrays_and_tensors_keep_their_type(paired, held_out):
     assert isinstance(tensors["Panda"], torch.Tensor)
 
 
+def test_innovations_are_pushes_and_not_the_swings_that_follow():
+    push = np.random.default_rng(0).normal(size=500)
+    swing = np.convolve(push, [0, 2.0, 2.0])[:500]  # along another axis, and farther
+    path = np.cumsum(np.stack([push, swing], 1), 0)
+    moves = Transitions(path[:-1], path[1:], np.zeros(499))
+    assert moves.change.var(0).round().tolist() == [1, 8]
+    assert body_maps.innovations(moves).var(0).round().tolist() == [1, 0]
+
+
 def test_without_a_past_displacements_take_the_place_of_innovations():
     rng = np.random.default_rng(0)
     before = rng.normal(size=(300, 4))

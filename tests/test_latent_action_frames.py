@@ -9,6 +9,8 @@ import pindown
 from pindown import Forget, LatentAction, audit
 from pindown.errors import InputError
 from pindown.methods import InverseDynamics
+from pindown.methods.latent_action import transitions
+from pindown.methods.latent_action.frames import OpticalFlow, SlowFeatures
 from pindown.metrics import linear_r2
 from pindown.training import Trainer
 
@@ -221,3 +223,33 @@ def test_frames_of_another_size_or_as_one_array_are_refused(paired, held_out):
             with pytest.raises(InputError) as error:
                 call()
             assert error.value.argument == argument
+
+
+# Features of frames.
+
+
+def steps_of(film, n_steps, n_episodes):
+    """Return the transitions of a film, (episodes, steps + 1, c, h, w)."""
+    before, after = (film[:, part].reshape(-1, *film.shape[2:]) for part in (slice(-1), slice(1, None)))
+    return transitions.Transitions(before, after, np.repeat(np.arange(n_episodes), n_steps))
+
+
+def test_the_flow_of_a_disc_that_wanders_over_a_dark_frame_has_two_directions():
+    rng = np.random.default_rng(0)
+    place = 12 + np.cumsum(rng.normal(0, 0.3, size=(10, 21, 2)), axis=1)
+    y, x = np.mgrid[:24, :24]
+    film = np.exp(-((y - place[..., :1, None]) ** 2 + (x - place[..., 1:, None]) ** 2) / 20)[:, :, None]
+    moves = steps_of(film, 20, 10)
+    step, motion = np.diff(place, axis=1).reshape(-1, 2), OpticalFlow.fitted(moves)(moves.before, moves.after)[:, :2]
+    error = step - motion @ np.linalg.lstsq(motion, step, rcond=None)[0]
+    assert (error**2).sum() < 0.1 * (step**2).sum()
+
+
+def test_a_slow_feature_follows_a_bar_and_not_pixels_that_flicker():
+    rng = np.random.default_rng(0)
+    place = 4 + 2 * np.sin(np.cumsum(rng.normal(0, 0.3, size=(20, 21)), axis=1))
+    film = np.exp(-((np.arange(8) - place[..., None]) ** 2) / 4)
+    film[..., [0, 7]] += rng.normal(size=(20, 21, 2))
+    moves = steps_of(np.repeat(film[..., None, None, :], 2, axis=-2), 20, 20)
+    found = SlowFeatures.fitted(moves, 1).encode(moves.before)[:, 0]
+    assert abs(np.corrcoef(found, place[:, :-1].ravel())[0, 1]) > 0.8

@@ -96,13 +96,12 @@ def test_stored_zeros_do_not_fire():
     assert l0(stored.toarray()) == 1
 
 
-def test_dead_features_come_with_their_window_and_with_what_chance_leaves_silent():
+def test_dead_features_come_with_their_window():
     activations = np.zeros((100, 4))
     activations[0, :3] = 1
-    found = dead_fraction(activations, frequency=[0.01] * 4)
+    found = dead_fraction(activations)
     assert found.fraction == 0.25
-    assert found.by_chance == pytest.approx(0.99**100)
-    assert str(found) == "25.00% of 4 features are dead in 100 tokens (by chance 36.60%)"
+    assert str(found) == "25.00% of 4 features are dead in 100 tokens"
 
 
 def test_fvu_is_one_for_the_mean_and_blind_to_a_shift():

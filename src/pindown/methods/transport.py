@@ -55,26 +55,20 @@ class SlicedTransport(nn.Module):
     same distribution, and so have the latents (Cramér and Wold). Each move is monotone along its axis, so that it can
     be undone. Beyond the outermost quantiles all samples move alike.
 
-    Parameters
-    ----------
-    rotations : Tensor of shape (rounds, k, k)
-        :math:`A_t`.
-    quantiles, moves : Tensor of shape (rounds, groups, k, knots)
-        Quantiles of each group along each axis, and how far each is moved.
-
     References
     ----------
     Pitié, Kokaram and Dahyot, Automated colour grading using colour distribution transfer, CVIU 2007.
     """
 
-    rotations: Tensor
-    quantiles: Tensor
-    moves: Tensor
+    rotations: Tensor  # A_t; (rounds, k, k)
+    quantiles: Tensor  # of each group along each axis; (rounds, groups, k, knots)
+    moves: Tensor  # of these quantiles
 
     def __init__(self, rotations: Tensor, quantiles: Tensor, moves: Tensor) -> None:
         super().__init__()
-        for name, part in {"rotations": rotations, "quantiles": quantiles, "moves": moves}.items():
-            self.register_buffer(name, part)
+        self.register_buffer("rotations", rotations)
+        self.register_buffer("quantiles", quantiles)
+        self.register_buffer("moves", moves)
 
     @classmethod
     def fitted(
@@ -91,20 +85,6 @@ class SlicedTransport(nn.Module):
         """Match the quantiles of latents (n, k) with these numbers of groups; a group of few samples stays as it is.
 
         Rounds use the axes of the latents and random axes alternately.
-
-        Examples
-        --------
-        The second of two groups is shifted and stretched. Then both are alike, and the inverse is exact:
-
-        >>> rng = torch.Generator().manual_seed(0)
-        >>> z, e = torch.randn(4_000, 2, generator=rng, dtype=torch.float64), torch.arange(4_000) % 2
-        >>> x = z * (1 + e[:, None]) + e[:, None]
-        >>> transport = SlicedTransport.fitted(x, e, rng, n_rounds=20)
-        >>> first, second = (transport(x, e)[e == v] for v in (0, 1))
-        >>> bool((first.mean(0) - second.mean(0)).abs().max() < 0.05 > (first.std(0) - second.std(0)).abs().max())
-        True
-        >>> torch.allclose(transport.inverse(transport(x, e), e), x)
-        True
         """
         counts = torch.bincount(group, minlength=n_groups or 0)
         compared = (counts >= min_samples).nonzero()[:, 0]
@@ -146,14 +126,11 @@ class SlicedTransport(nn.Module):
 
 
 def _shrunk_moves(quantiles: Tensor, counts: Tensor, levels: Tensor) -> Tensor:
-    r"""Return how far the quantiles (groups, k, knots) of so many samples each move to their mean, along each axis.
-
-    A quantile of n samples has the variance :math:`q (1 - q)\, Q'(q)^2 / n`. A move keeps the fraction of its mean
-    square that `SHRINKAGE` of this does not explain.
-    """
+    """Return how far quantiles (groups, k, knots) move to their mean, less what their sampling variance explains."""
     weights = counts / counts.sum()
     mean = (weights[:, None, None] * quantiles).sum(0)
     slope = torch.gradient(mean, spacing=1 / len(levels), dim=1)[0]
+    # A quantile of n samples has the variance q (1 − q) Q'(q)² / n.
     noise = (levels * (1 - levels) * slope.square()).mean(1) * (1 / counts - 1 / counts.sum())[:, None]  # (groups, k)
     moves = mean - quantiles
     return moves * (1 - SHRINKAGE * noise / moves.square().mean(2).clamp_min(1e-300)).clamp_min(0)[:, :, None]

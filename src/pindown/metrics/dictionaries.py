@@ -279,35 +279,24 @@ class DeadFraction(NamedTuple):
     fraction: float
     n_features: int
     n_samples: int
-    by_chance: float | None
 
     def __str__(self) -> str:
-        chance = "" if self.by_chance is None else f" (by chance {self.by_chance:.2%})"
-        return f"{self.fraction:.2%} of {self.n_features:,} features are dead in {self.n_samples:,} tokens{chance}"
+        return f"{self.fraction:.2%} of {self.n_features:,} features are dead in {self.n_samples:,} tokens"
 
 
-def dead_fraction(activations: Activations, *, frequency: ArrayLike | None = None) -> DeadFraction:
-    """Return the fraction of features that never fire in these samples, and the number of samples.
+def dead_fraction(activations: Activations) -> DeadFraction:
+    """Return the fraction of features that never fire in these samples (n, k), and the number of samples.
 
     Libraries call a feature dead that does not fire in ten million tokens, or in eight thousand. One that fires at a
-    fraction p of all samples fires in none of n with probability :math:`(1 - p)^n`.
-
-    Parameters
-    ----------
-    activations : array or sparse matrix of shape (n, k)
-        Feature activations of n tokens.
-    frequency : array of shape (k,), optional
-        How often each truly fires. If it is given, the fraction that is dead by chance is reported, too.
+    fraction p of all samples fires in none of n with probability (1 − p)ⁿ.
 
     Examples
     --------
-    >>> print(dead_fraction([[0, 1.5], [0, -1]], frequency=[0.5, 0.5]))
-    50.00% of 2 features are dead in 2 tokens (by chance 25.00%)
+    >>> print(dead_fraction([[0, 1.5], [0, -1]]))
+    50.00% of 2 features are dead in 2 tokens
     """
     fires = _fires("activations", activations)
-    n, k = fires.shape
-    expected = None if frequency is None else float(((1 - np.asarray(frequency, dtype=np.float64)) ** n).mean())
-    return DeadFraction(float((np.diff(fires.indptr) == 0).mean()), k, n, expected)
+    return DeadFraction(float((np.diff(fires.indptr) == 0).mean()), fires.shape[1], fires.shape[0])
 
 
 class FiringBand(NamedTuple):

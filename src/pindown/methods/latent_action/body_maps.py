@@ -86,19 +86,7 @@ def _scale(x: Observations) -> Matrix:
 
 
 def innovations(transitions: Transitions) -> Matrix | None:
-    """Return the residuals of displacements given the earlier ones, (m, d); None with too few.
-
-    Examples
-    --------
-    A hand is pushed at random along one axis, and swings along the other, where it moves farther:
-
-    >>> push = np.random.default_rng(0).normal(size=500)
-    >>> swing = np.convolve(push, [0, 2.0, 2.0])[:500]
-    >>> path = np.cumsum(np.stack([push, swing], 1), 0)
-    >>> moves = Transitions(path[:-1], path[1:], np.zeros(499))
-    >>> moves.change.var(0).round(), innovations(moves).var(0).round()
-    (array([1., 8.]), array([1., 0.]))
-    """
+    """Return the residuals of displacements given the earlier ones, (m, d); None with too few."""
     change, follows = transitions.change, transitions.follows()
     known = np.all([np.roll(follows, lag) for lag in range(N_LAGS)], axis=0)
     known[:N_LAGS] = False

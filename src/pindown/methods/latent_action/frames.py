@@ -46,23 +46,7 @@ class OpticalFlow:
 
     @classmethod
     def fitted(cls, transitions: Transitions) -> OpticalFlow:
-        """Find the leading directions of a body's flow.
-
-        Examples
-        --------
-        The flow of a disc that wanders over a dark frame has two directions:
-
-        >>> rng = np.random.default_rng(0)
-        >>> place = 12 + np.cumsum(rng.normal(0, 0.3, size=(10, 21, 2)), axis=1)
-        >>> y, x = np.mgrid[:24, :24]
-        >>> film = np.exp(-((y - place[..., :1, None]) ** 2 + (x - place[..., 1:, None]) ** 2) / 20)[:, :, None]
-        >>> before, after = (film[:, part].reshape(-1, 1, 24, 24) for part in (slice(-1), slice(1, None)))
-        >>> flow = OpticalFlow.fitted(Transitions(before, after, np.repeat(np.arange(10), 20)))
-        >>> step, motion = np.diff(place, axis=1).reshape(-1, 2), flow(before, after)[:, :2]
-        >>> error = step - motion @ np.linalg.lstsq(motion, step, rcond=None)[0]
-        >>> bool((error**2).sum() < 0.1 * (step**2).sum())
-        True
-        """
+        """Find the leading directions of a body's flow."""
         some = gaussian_filter(transitions.before[: 4 * AT_ONCE : 4], (0, 0, BLUR, BLUR))
         least = MIN_SLOPE * float(sum((each**2).sum(1).mean() for each in np.gradient(some, axis=(2, 3))))
         flows = window_flow(transitions.before, transitions.after, least)
@@ -128,22 +112,7 @@ class SlowFeatures:
 
     @classmethod
     def fitted(cls, transitions: Transitions, n_slow: int = N_SLOW) -> SlowFeatures:
-        """Find the slow features of a body's frames, how frames change with them, and what moves.
-
-        Examples
-        --------
-        A bar wanders over eight pixels; two of these flicker far more than it moves:
-
-        >>> rng = np.random.default_rng(0)
-        >>> place = 4 + 2 * np.sin(np.cumsum(rng.normal(0, 0.3, size=(20, 21)), axis=1))
-        >>> film = np.exp(-((np.arange(8) - place[..., None]) ** 2) / 4)
-        >>> film[..., [0, 7]] += rng.normal(size=(20, 21, 2))
-        >>> film = np.repeat(film[..., None, None, :], 2, axis=-2)
-        >>> before, after = (film[:, part].reshape(-1, 1, 2, 8) for part in (slice(-1), slice(1, None)))
-        >>> features = SlowFeatures.fitted(Transitions(before, after, np.repeat(np.arange(20), 20)), 1)
-        >>> bool(abs(np.corrcoef(features.encode(before)[:, 0], place[:, :-1].ravel())[0, 1]) > 0.8)
-        True
-        """
+        """Find the slow features of a body's frames, how frames change with them, and what moves."""
         frames = transitions.before.reshape(len(transitions), -1)
         _, episode, lengths = np.unique(transitions.episode, return_inverse=True, return_counts=True)
         sums = np.zeros((len(lengths), frames.shape[1]), dtype=frames.dtype)

@@ -43,8 +43,7 @@ from pindown.training.callbacks import ProgressBar
 
 SCORE = "explained fraction of squared displacements"
 BATCH_SIZE = 256
-COUNTING_STEPS = 500  # steps of the model by which latents are counted
-MOST_COUNTED = 16  # latents that can be counted
+COUNTING_STEPS, MOST_COUNTED = 500, 16  # steps of the model by which latents are counted, and its latents
 COUNTED_SAMPLES = 4_000  # samples at which the noise of these latents is compared with their variance
 
 
@@ -165,19 +164,8 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         Called as ``(n_in, n_out)``, return modules: c, and the change that g adds to :math:`x_t`.
     batch_size : int or None
         Transitions per step; None takes 256, or all if there are fewer.
-    max_iter : int
-        Steps.
-    learning_rate : float
-        Peak of a cosine schedule.
-    trainer : Trainer
-        Weight decay (0 by default), optimizer, fraction of the transitions to hold out …: see
-        `pindown.training.Trainer`.
-    device : str or None
-        None takes a GPU if there is one.
-    verbose : bool
-        Show progress, if there is a terminal.
-    random_state : int, RandomState or None
-        Seed.
+    max_iter, learning_rate, trainer, device, verbose, random_state
+        As in `pindown.Sparse`; the learning rate is the peak of a cosine schedule.
 
     Attributes
     ----------
@@ -189,12 +177,8 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         Explained fraction of squared displacements, on held-out and on training transitions. None if none was held out.
     held_out_samples_ : ndarray of int
         Numbers of the held-out transitions.
-    loss_curve_ : ndarray of shape (n_iter_,)
-        Loss of each step.
-    n_iter_ : int
-        Number of steps that led to the weights.
-    n_features_in_ : int
-        Number of observed variables.
+    loss_curve_, n_iter_
+        Loss of each step, and the number of steps that led to the weights.
 
     References
     ----------
@@ -265,6 +249,9 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         self._check_parameters()
         before, after = self._read(X_t, X_next, reset=True)
         n, k = before.shape
+        if self.batch_size is not None and self.batch_size > n:
+            message = f"batch_size={self.batch_size} must be at most the number of transitions, {n}"
+            raise InputError("batch_size", f"InverseDynamics: {message}.")
         labels, weight = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.float32)
         if body is not None:
             bodies = read_bodies(body, n)
@@ -281,8 +268,9 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
             self.n_components_ = int(self.n_components)
         self.model_, log = self._train(fields, self.n_components_, self.max_iter, seed, split)
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
-        self.held_out_samples_ = np.zeros(0, dtype=np.int64) if split is None else split.held_out
-        self.held_out_ = None if split is None else self._held_out(before, after, split)
+        self.held_out_samples_, self.held_out_ = np.zeros(0, dtype=np.int64), None
+        if split is not None:
+            self.held_out_samples_, self.held_out_ = split.held_out, self._held_out(before, after, split)
         return self
 
     @torch.no_grad()
@@ -322,19 +310,16 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
             return (torch.randn(n_samples, n_components, generator=generator, device=generator.device),)
 
         x, x_next, labels, _ = fields
-        if self.batch_size is not None and self.batch_size > len(x):
-            message = f"batch_size={self.batch_size} must be at most the number of transitions, {len(x)}"
-            raise InputError("batch_size", f"InverseDynamics: {message}.")
         train = IndexedSamples(*fields, chance=noise, among=None if split is None else split.learned)
         validation = None
         if split is not None:  # few enough for one batch
             rest = IndexedSamples(*fields, chance=noise, among=split.held_out)
             every = torch.arange(len(rest), device=x.device)
             validation = Validation((rest.take(every, _random.generator(0, x.device)),))
-        weights = {"bottleneck": self.bottleneck, "strength": self.strength if labels.any() else 0.0}
+        strength = self.strength if labels.any() else 0.0
         with _random.forked(seed):
             axes = PrincipalAxes(x, torch.as_tensor(x_next))
-            model = DynamicsModel(axes, n_components, self.encoder, self.forward, **weights)
+            model = DynamicsModel(axes, n_components, self.encoder, self.forward, self.bottleneck, strength)
         callbacks = (*self.trainer.callbacks, *([ProgressBar()] if self.verbose else []))
         log = replace(self.trainer, callbacks=callbacks).train(
             model.to(x.device),
@@ -359,13 +344,10 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
 
     def _read_observations(self, X_t: ArrayLike, *, reset: bool) -> Observations:
         if getattr(X_t, "ndim", 2) == 4:
-            message = (
-                "X_t has frames, but InverseDynamics takes vectors. Fit LatentAction to mappings from body to frames."
-            )
-            raise InputError("X_t", message)
-        kinds = [np.float64, np.float32]
-        least = 2 if reset else 1
-        return validate_data(self, from_torch(X_t), reset=reset, dtype=kinds, order="C", ensure_min_samples=least)
+            message = "X_t has frames, but must have vectors. Fit LatentAction to mappings from body to frames"
+            raise InputError("X_t", f"InverseDynamics: {message}.")
+        options = {"reset": reset, "dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 1 + reset}
+        return validate_data(self, from_torch(X_t), **options)
 
     def _check_parameters(self) -> None:
         check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
@@ -379,6 +361,6 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         check_trainer(self)
         if self.n_components is None and not self.bottleneck:
             message = (
-                "`n_components=None` counts latents above the noise of the bottleneck, but `bottleneck=0` has none"
+                "`n_components=None` counts latents above the noise of the bottleneck, and `bottleneck=0` has none"
             )
             raise InputError("n_components", f"InverseDynamics: {message}. Set one of them.")
