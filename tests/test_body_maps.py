@@ -12,8 +12,8 @@ import pindown
 from pindown import Forget, LatentAction, networks
 from pindown.errors import InputError
 from pindown.methods import InverseDynamics
-from pindown.methods.latent_action import body_maps, body_removal
-from pindown.methods.latent_action.body_removal import LabelledLatents, remove_body
+from pindown.methods.latent_action import body_maps
+from pindown.methods.latent_action.body_maps import LabelledLatents, remove_body
 from pindown.methods.latent_action.transitions import Transitions
 from pindown.metrics import PROBES, leakage, linear_r2
 from pindown.training import Trainer
@@ -221,13 +221,13 @@ def test_removal_is_applied_only_if_it_gains_enough_and_loses_little(monkeypatch
         2, encoder=networks.skip_mlp, max_iter=20, trainer=Trainer(validation_fraction=0), verbose=False, random_state=0
     )
     removal, applied = remove_body(forget, data, held_out, [], seed=0)
-    assert removal.before > removal.chance + body_removal.TOLERATED
+    assert removal.before > removal.chance + body_maps.TOLERATED
     assert removal.applied == (applied is not None)
-    assert not removal.applied or removal.after <= removal.before - body_removal.MIN_GAIN
-    monkeypatch.setattr(body_removal, "MIN_GAIN", -1.0)  # any is enough
-    monkeypatch.setattr(body_removal, "MAX_LOSS", -1.0)
+    assert not removal.applied or removal.after <= removal.before - body_maps.MIN_GAIN
+    monkeypatch.setattr(body_maps, "MIN_GAIN", -1.0)  # any is enough
+    monkeypatch.setattr(body_maps, "MAX_LOSS", -1.0)
     assert not remove_body(forget, data, held_out, [], seed=0)[0].applied
-    monkeypatch.setattr(body_removal, "MAX_LOSS", 1.0)
+    monkeypatch.setattr(body_maps, "MAX_LOSS", 1.0)
     assert remove_body(forget, data, held_out, [], seed=0)[1] is forget
 
 

@@ -39,10 +39,19 @@ WEIGHT_DECAY_SAMPLES, MAX_WEIGHT_DECAY = 10_000, 2.0
 """The default weight decay is the first divided by n_samples, and at most the second."""
 
 
-class HasTrainer(Protocol):
-    """An estimator with a parameter ``trainer``."""
+class HasTraining(Protocol):
+    """An estimator with the parameters of training."""
 
+    batch_size: int | None
     trainer: Trainer
+
+    @property
+    def max_iter(self) -> int | None:
+        """Steps."""
+
+    @property
+    def learning_rate(self) -> float | None:
+        """Peak of the schedule."""
 
 
 def default_learning_rate(est: BaseEncoder, n_samples: float) -> float:
@@ -64,7 +73,7 @@ def default_weight_decay(est: BaseEncoder, n_samples: float) -> float:
     return by_samples if is_image(est.shape_in_) else max(defaults.min_weight_decay, by_samples)
 
 
-def check_common(est: BaseEncoder) -> None:
+def check_common(est: HasTraining) -> None:
     """Raise if a parameter that all estimators have is invalid."""
     if est.max_iter is not None:
         check_scalar(est.max_iter, "max_iter", numbers.Integral, min_val=1)
@@ -72,11 +81,6 @@ def check_common(est: BaseEncoder) -> None:
         check_positive_number(est.learning_rate, "learning_rate")
     if est.batch_size is not None:
         check_scalar(est.batch_size, "batch_size", numbers.Integral, min_val=2)
-    check_trainer(est)
-
-
-def check_trainer(est: HasTrainer) -> None:
-    """Raise if the trainer of an estimator is not a `Trainer`, or has an invalid parameter."""
     if isinstance(est.trainer, Unsaved):
         est.trainer()
     if not isinstance(est.trainer, Trainer):

@@ -22,8 +22,7 @@ from pindown.methods.forget import Forget
 from pindown.methods.held_out import HeldOut
 from pindown.methods.inputs import ArrayOrTensor, Encoded
 from pindown.methods.latent_action.audit import LatentActionSpec
-from pindown.methods.latent_action.body_maps import BodyMaps, fit_body_maps
-from pindown.methods.latent_action.body_removal import BodyRemoval, LabelledLatents, remove_body
+from pindown.methods.latent_action.body_maps import BodyMaps, BodyRemoval, LabelledLatents, fit_body_maps, remove_body
 from pindown.methods.latent_action.inverse_dynamics import InverseDynamics
 from pindown.methods.latent_action.transitions import (
     Body,

@@ -33,7 +33,7 @@ from pindown.methods.latent_action.transitions import (
     read_episodes,
     read_table,
 )
-from pindown.methods.parameters import check_positive_number, check_trainer
+from pindown.methods.parameters import check_common
 from pindown.metrics.arrays import Labels
 from pindown.networks import built
 from pindown.networks.encoder import Make
@@ -350,15 +350,11 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         return validate_data(self, from_torch(X_t), **options)
 
     def _check_parameters(self) -> None:
-        check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
+        check_common(self)
         if self.n_components is not None:
             check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
-        if self.batch_size is not None:
-            check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
-        check_positive_number(self.learning_rate, "learning_rate")
         for name in ("bottleneck", "strength"):
             check_scalar(getattr(self, name), name, numbers.Real, min_val=0)
-        check_trainer(self)
         if self.n_components is None and not self.bottleneck:
             message = (
                 "`n_components=None` counts latents above the noise of the bottleneck, and `bottleneck=0` has none"

@@ -33,8 +33,7 @@ from pindown.metrics.arrays import Matrix
 from pindown.metrics.dictionaries import FiringBand, by_frequency, chance_pw_mcc, feature_mcc, l0, match_atoms, pw_mcc
 
 if TYPE_CHECKING:
-    from pindown.methods.sparse.basis import SparseBasis
-    from pindown.methods.sparse.estimator import Sparse
+    from pindown.methods.sparse.estimator import Sparse, SparseBasis
     from pindown.methods.sparse.pair import SparsePair
 
 SAME_ATOM = 0.9  # cosine from which on two atoms are the same
