@@ -134,6 +134,19 @@ def test_counts_are_quantities_and_labels_given_as_text_are_not():
     assert any("count" in note for note in found.notes)
 
 
+def test_small_counts_are_quantities_where_a_value_is_rare_or_where_the_caller_says_so():
+    rng = np.random.default_rng(2)
+    count, level = rng.poisson(np.exp(0.4 * TRAINED[:, 0])), rng.integers(4, size=N)
+    found = probe(TRAINED, {"count": count, "level": level}, n_resamples=2)
+    assert [each.measure for each in found.probed] == ["R²", "balanced accuracy"]
+    assert of(found, "count", "features").score > 0.05
+    said = probe(TRAINED, {"level": level}, quantities=["level"], n_resamples=2)
+    assert said.probed[0].measure == "R²"
+    with pytest.raises(InputError) as error:
+        probe(TRAINED, {"level": level}, quantities=["size"])
+    assert error.value.argument == "quantities"
+
+
 def test_a_quantity_that_hardly_ever_varies_is_left_out():
     rare = np.zeros(N)
     rare[5] = 0.5

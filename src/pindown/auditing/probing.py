@@ -6,10 +6,10 @@ import dataclasses
 import json
 import math
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,22 +27,14 @@ from pindown.metrics.arrays import Labels, Matrix, read_matrix
 
 __all__ = ["Compared", "Probed", "Probing", "holm", "probe"]
 
-LEVEL = 0.05
-"""Corrected p-value up to which something counts as found."""
-
-N_CONTROLS = 20
-"""Control tasks whose scores are averaged."""
-
-MOST_CLASSES, MOST_WHOLE_NUMBERS, MIN_SAMPLES = 50, 20, 40
-"""Classes that a factor may have; distinct whole numbers up to which they are classes and not counts; and samples that
-a factor must have."""
-
-TEST_FRACTION, LEAST, TRIES = 0.3, 4, 20
-"""Fraction of the samples that a probe is scored on; samples of each class on both sides; and splits tried for that."""
-
-PENALTIES, INNER_FOLDS, PERFECT = np.logspace(6, -6, 25), 5, 1e-3
-"""Penalties of the ridge regression, relative to the mean variance along a direction, the largest first; folds that
-choose one; and the error, relative to the variance, below which the smallest needs no remark."""
+LEVEL = 0.05  # corrected p-value up to which something counts as found
+N_CONTROLS = 20  # control tasks whose scores are averaged
+MIN_SAMPLES, MOST_CLASSES = 40, 50  # that a factor must have, and may have
+MOST_WHOLE = 20  # more different whole numbers are a count, and not classes
+TEST_FRACTION, LEAST, TRIES = 0.3, 4, 20  # samples to score on; of each class on both sides; splits tried for that
+PENALTIES = np.logspace(6, -6, 25)  # of the ridge regression, by the mean variance along a direction, largest first
+INNER_FOLDS = 5  # that choose a penalty
+PERFECT = 1e-3  # error, relative to the variance, below which the smallest penalty needs no remark
 
 ACCURACY, R2 = "balanced accuracy", "R²"
 
@@ -70,6 +62,8 @@ class Probed:
         What random labels of the groups score, and how much more the factor does.
     n_samples, n_groups, least : int
         Samples and groups used, and samples of the rarest class.
+    at_edge : int
+        Splits in which the penalty was the smallest of the grid, so that a smaller one might score more.
     """
 
     model: str
@@ -86,6 +80,7 @@ class Probed:
     n_samples: int
     n_groups: int
     least: int
+    at_edge: int
 
     @property
     def found(self) -> bool:
@@ -184,7 +179,7 @@ class Probing:
             parts.append("\n".join(pattern.format(*row).rstrip() for row in rows))
         return "\n\n".join([*parts, *(["\n".join(self.notes)] if self.notes else []), self.sentence])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return all of it as dictionaries, lists, text and numbers."""
         return {"sentence": self.sentence, **dataclasses.asdict(self)}
 
@@ -228,7 +223,7 @@ class Factor(NamedTuple):
     """A factor in the samples that have it: classes, numbered from 0, or quantities."""
 
     name: str
-    values: NDArray[Any]  # (n,)
+    values: Labels | Matrix  # (n,)
     samples: Labels  # (n,)
     n_classes: int  # 0 for a quantity
 
@@ -239,18 +234,12 @@ class Factor(NamedTuple):
         return bool(np.bincount(self.values[some], minlength=self.n_classes).min() >= LEAST)
 
 
-class TrainTest(NamedTuple):
-    """Numbers of the samples to train on, and of those to score on."""
-
-    train: Labels
-    test: Labels
-
-
 def probe(
     features: ArrayLike | Mapping[str, ArrayLike],
-    factors: Any,
+    factors: ArrayLike | Mapping[str, ArrayLike] | pd.DataFrame,
     *,
     groups: ArrayLike | None = None,
+    quantities: Collection[str] = (),
     n_resamples: int = 10,
     n_permutations: int | None = None,
     random_state: int = 0,
@@ -269,10 +258,13 @@ def probe(
         What probes are trained on. The first of several is the one that others are compared with:
         ``{"trained": F, "random network": R, "raw inputs": X}``.
     factors : mapping of names to arrays (n,), DataFrame, or array (n,) or (n, k)
-        What is decoded: labels (balanced accuracy) or quantities (R²). Numbers with fractions and whole numbers with
-        more than 20 different values are quantities; give labels as text if they are not. NaN and None are left out.
+        What is decoded: labels (balanced accuracy) or quantities (R²). Numbers with fractions are quantities, and so
+        are counts: whole numbers with more than 20 different values, or with three or more of which one is too rare
+        for a class. Give labels as text if they are not. NaN and None are left out.
     groups : array of shape (n,), optional
         Objects, subjects, documents …, whose samples are alike: none is on both sides of a split.
+    quantities : collection of str
+        Factors that are quantities, though their values look like labels.
     n_resamples : int
         Splits of the samples.
     n_permutations : int or None
@@ -309,10 +301,11 @@ def probe(
     models = _read_models(features)
     n = len(next(iter(models.values())))
     group = np.arange(n) if groups is None else as_numbers(_column("groups", groups, n))
-    chosen, notes = _read_factors(factors, n)
+    chosen, notes = _read_factors(factors, n, quantities)
     needed = math.ceil(2 * len(chosen) * len(models) / LEVEL)
     n_permuted = max(999, needed) if n_permutations is None else int(n_permutations)
-    tables: dict[tuple[str, str], Resampled] = {}
+    probed: list[Probed] = []
+    compared: list[Compared] = []
     for k, factor in enumerate(chosen):
         rng = np.random.default_rng([random_state, k])
         own = as_numbers(group[factor.samples])
@@ -321,17 +314,26 @@ def probe(
             notes.append(f"left out: {factor.name}: too few samples or groups of a class for both sides of a split.")
             continue
         tasks = [_tasks(factor, own, split, n_permuted, rng) for split in splits]
+        scores = {}
         for model, rows in models.items():
-            table = _scored(factor, rows[factor.samples], own, splits, tasks)
-            tables[factor.name, model] = table
-            if table.n_at_edge > n_resamples / 2:
-                at = f"the smallest penalty was chosen in {table.n_at_edge} of {n_resamples} splits"
+            found, scores[model] = _scored(model, factor, rows[factor.samples], own, tasks)
+            probed.append(found)
+            if found.at_edge > n_resamples / 2:
+                at = f"the smallest penalty was chosen in {found.at_edge} of {n_resamples} splits"
                 notes.append(f"{factor.name}, {model}: {at}, and a smaller one might score more.")
-    if not tables:
+        compared += _comparisons(factor.name, scores, tasks[0].ratio)
+    if not probed:
         raise ValueError(f"probe: there is no factor to decode: {' '.join(notes)}")
     if n_permuted < needed:
         notes.append(f"{n_permuted} permutations allow no p-value that survives the correction for all: take {needed}.")
-    return Probing(_corrected(tables), _comparisons(tables, list(models)), tuple(notes))
+    p_values = np.array([each.p_value for each in probed])
+    corrected = zip(probed, holm(p_values), np.minimum(1, len(p_values) * p_values), strict=True)
+    adjusted = zip(compared, holm(np.array([each.p_value for each in compared])), strict=True)
+    return Probing(
+        tuple(dataclasses.replace(each, holm=float(h), bonferroni=float(b)) for each, h, b in corrected),
+        tuple(dataclasses.replace(each, holm=float(h)) for each, h in adjusted),
+        tuple(notes),
+    )
 
 
 def _read_models(features: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, Matrix]:
@@ -345,20 +347,22 @@ def _read_models(features: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, Mat
     return models
 
 
-def _read_factors(factors: Any, n: int) -> tuple[list[Factor], list[str]]:
+def _read_factors(
+    factors: ArrayLike | Mapping[str, ArrayLike] | pd.DataFrame, n: int, quantities: Collection[str]
+) -> tuple[list[Factor], list[str]]:
     """Return the factors that can be decoded, and notes on those that cannot and on counts."""
-    if isinstance(factors, Mapping):
-        named: dict[Any, Any] = dict(factors)
-    elif hasattr(factors, "columns"):
-        named = {name: factors[name] for name in factors.columns}
+    if isinstance(factors, Mapping | pd.DataFrame):
+        named = {str(name): factors[name] for name in factors}
     else:
         table = as_array(factors)
         named = {"factor": table} if table.ndim == 1 else {f"factor {k}": column for k, column in enumerate(table.T)}
     if not named:
         raise ValueError("probe: there are no factors. Give one column per factor.")
+    if unknown := [name for name in quantities if name not in named]:
+        raise InputError("quantities", f"`quantities` names {listed(unknown)}, which is no factor.")
     chosen, notes = [], []
     for name, values in named.items():
-        column = _column(str(name), values, n)
+        column = _column(name, values, n)
         samples = np.flatnonzero(~missing(column))
         some = column[samples]
         if len(some) < MIN_SAMPLES:
@@ -366,40 +370,43 @@ def _read_factors(factors: Any, n: int) -> tuple[list[Factor], list[str]]:
             notes.append(f"left out: {name}: {have} with a value, and {MIN_SAMPLES} are needed.")
             continue
         classes = as_numbers(some)
-        n_classes = int(classes.max()) + 1
-        whole = some.dtype.kind in "iuf" and not is_quantity(some)
-        if whole and n_classes > MOST_WHOLE_NUMBERS:
+        n_classes, rarest = int(classes.max()) + 1, int(np.bincount(classes).min())
+        numeric = some.dtype.kind in "iuf"
+        is_count = numeric and (n_classes > MOST_WHOLE or (n_classes > 2 and rarest < 2 * LEAST))
+        if is_count and not is_quantity(some) and name not in quantities:
             notes.append(f"{name}: {n_classes} different whole numbers are a quantity; give text if they are labels.")
         if n_classes < 2:
             notes.append(f"left out: {name}: has one value only.")
-        elif is_quantity(some) or (whole and n_classes > MOST_WHOLE_NUMBERS):
-            chosen.append(Factor(str(name), some.astype(np.float64), samples, 0))
+        elif is_quantity(some) or is_count or (numeric and name in quantities):
+            chosen.append(Factor(name, some.astype(np.float64), samples, 0))
         elif n_classes > MOST_CLASSES:
             notes.append(f"left out: {name}: {n_classes} classes are too many, {MOST_CLASSES} are possible.")
         else:
-            chosen.append(Factor(str(name), classes, samples, n_classes))
+            chosen.append(Factor(name, classes, samples, n_classes))
     return chosen, notes
 
 
-def _column(name: str, values: Any, n: int) -> NDArray[Any]:
+def _column(name: str, values: ArrayLike, n: int) -> NDArray[np.generic]:
     column = as_array(values)
     if column.shape != (n,):
         raise ValueError(f"probe: {name} must have one value for each of the {n} samples, got shape {column.shape}.")
     return column
 
 
-def _drawn_splits(factor: Factor, groups: Labels, n_splits: int, rng: np.random.Generator) -> list[TrainTest] | None:
-    """Draw splits by groups, of equally many samples of each class; None if there are too few."""
-    found: list[TrainTest] = []
+def _drawn_splits(
+    factor: Factor, groups: Labels, n_splits: int, rng: np.random.Generator
+) -> list[tuple[Labels, Labels]] | None:
+    """Draw samples to train and to score on, by groups, of equally many of each class; None if there are too few."""
+    found: list[tuple[Labels, Labels]] = []
     for _ in range(n_splits * TRIES):
         samples, strata = np.arange(len(groups)), None
         if factor.n_classes:
             least = np.bincount(factor.values).min()
             parts = [rng.permutation(np.flatnonzero(factor.values == c))[:least] for c in range(factor.n_classes)]
             samples = np.sort(np.concatenate(parts))
-            strata = factor.values[samples]
+            strata = factor.values[samples].astype(np.int64)
         held_out = hold_out(as_numbers(groups[samples]), TEST_FRACTION, rng, strata)
-        split = TrainTest(samples[~held_out], samples[held_out])
+        split = (samples[~held_out], samples[held_out])
         found += [split] if all(factor.suits(side) for side in split) else []
         if len(found) == n_splits:
             return found
@@ -409,28 +416,37 @@ def _drawn_splits(factor: Factor, groups: Labels, n_splits: int, rng: np.random.
 class Tasks(NamedTuple):
     """What probes are trained for in one split: the factor first, then control tasks; the same for all models."""
 
+    train: Labels  # (n_train,)
+    test: Labels  # (n_test,)
     outputs: Matrix  # (n_train, tasks, classes) zeros and ones, or (n_train, tasks, 1)
-    truth: NDArray[Any]  # (n_test, tasks)
-    permuted: NDArray[Any]  # (permutations, n_test), of the factor
+    truth: Matrix  # (n_test, tasks)
+    permuted: Matrix  # (permutations, n_test), of the factor
     folds: Labels  # (n_train,)
 
+    @property
+    def ratio(self) -> float:
+        """Samples scored on, by samples trained on."""
+        return len(self.test) / len(self.train)
 
-def _tasks(factor: Factor, groups: Labels, split: TrainTest, n_permutations: int, rng: np.random.Generator) -> Tasks:
+
+def _tasks(
+    factor: Factor, groups: Labels, split: tuple[Labels, Labels], n_permutations: int, rng: np.random.Generator
+) -> Tasks:
     k, n_groups, labels = factor.n_classes, int(groups.max()) + 1, [factor.values]
     for _ in range(N_CONTROLS):
         labels.append((rng.integers(k, size=n_groups) if k else rng.normal(size=n_groups))[groups])
-    table = np.stack(labels, axis=1)
-    train = table[split.train][:, :, None]
-    values, own = factor.values[split.test], groups[split.test]
+    table, (train, test) = np.stack(labels, axis=1).astype(np.float64), split
+    values, own = table[test, 0], groups[test]
     permuted = np.stack([_permuted(values, own, rng) for _ in range(n_permutations)])
-    folds = assign_folds(as_numbers(groups[split.train]), INNER_FOLDS, rng)
+    folds = assign_folds(as_numbers(groups[train]), INNER_FOLDS, rng)
     if not folds.any():  # one group only: its samples are all there is
         folds = np.arange(len(folds)) % INNER_FOLDS
-    outputs = train == np.arange(k) if k else train
-    return Tasks(outputs.astype(np.float64), table[split.test], permuted, folds)
+    targets = table[train][:, :, None]
+    outputs = (targets == np.arange(k)).astype(np.float64) if k else targets
+    return Tasks(train, test, outputs, table[test], permuted, folds)
 
 
-def _permuted(values: NDArray[Any], groups: Labels, rng: np.random.Generator) -> NDArray[Any]:
+def _permuted(values: Matrix, groups: Labels, rng: np.random.Generator) -> Matrix:
     """Exchange values between samples; between groups, where all samples of a group have one."""
     _, first, number = np.unique(groups, return_index=True, return_inverse=True)
     if len(first) == len(groups) or (values[first][number] != values).any():
@@ -438,40 +454,41 @@ def _permuted(values: NDArray[Any], groups: Labels, rng: np.random.Generator) ->
     return values[first[rng.permutation(len(first))]][number]
 
 
-class Resampled(NamedTuple):
-    """Scores of one factor from one model in each split, those of control tasks, and p-values; and what was used."""
-
-    factor: Factor
-    scores: Matrix  # (resamples,)
-    controls: Matrix  # (resamples,)
-    p_values: Matrix  # (resamples,)
-    n_groups: int
-    ratio: float  # samples scored on, by samples trained on
-    n_samples: int  # in one split
-    n_at_edge: int
-
-
-def _scored(
-    factor: Factor, rows: Matrix, groups: Labels, splits: Sequence[TrainTest], tasks: Sequence[Tasks]
-) -> Resampled:
-    found, at_edge = [], 0
-    for split, task in zip(splits, tasks, strict=True):
-        predicted, is_edge = ridge_predictions(rows[split.train], task.outputs, rows[split.test], task.folds)
+def _scored(model: str, factor: Factor, rows: Matrix, groups: Labels, tasks: Sequence[Tasks]) -> tuple[Probed, Matrix]:
+    """Return what probes of one model find of a factor, with p-values that are not corrected; and the scores."""
+    found = []
+    for task in tasks:
+        predicted, at_edge = ridge_predictions(rows[task.train], task.outputs, rows[task.test], task.folds)
         own, *controls = (
-            float(_score(predicted[:, t], task.truth[None, :, t], factor.n_classes)[0])
-            for t in range(predicted.shape[1])
+            float(_score(predicted[:, k], task.truth[None, :, k], factor.n_classes)[0])
+            for k in range(predicted.shape[1])
         )
         chance = _score(predicted[:, 0], task.permuted, factor.n_classes)
-        found.append((own, np.mean(controls), (1 + (chance >= own - 1e-12).sum()) / (1 + len(chance))))
-        at_edge += is_edge
-    used = np.unique(np.concatenate([np.concatenate(split) for split in splits]))
-    n_train, n_test = map(len, splits[0])
-    scores, controls, p_values = np.array(found).T
-    n_groups = len(np.unique(groups[used]))
-    return Resampled(factor, scores, controls, p_values, n_groups, n_test / n_train, n_train + n_test, at_edge)
+        found.append((own, np.mean(controls), (1 + (chance >= own - 1e-12).sum()) / (1 + len(chance)), at_edge))
+    used = np.unique(np.concatenate([np.concatenate([task.train, task.test]) for task in tasks]))
+    scores, controls, p_values, at_edge = np.array(found, dtype=np.float64).T
+    score, control, p_value = float(scores.mean()), float(controls.mean()), min(1.0, 2 * float(p_values.mean()))
+    probed = Probed(
+        model=model,
+        factor=factor.name,
+        measure=ACCURACY if factor.n_classes else R2,
+        score=score,
+        error=_error(scores, tasks[0].ratio),
+        chance=1 / factor.n_classes if factor.n_classes else 0.0,
+        p_value=p_value,
+        holm=p_value,
+        bonferroni=p_value,
+        control=control,
+        selectivity=score - control,
+        n_samples=len(tasks[0].train) + len(tasks[0].test),
+        n_groups=len(np.unique(groups[used])),
+        least=int(np.bincount(factor.values).min()) if factor.n_classes else len(factor.samples),
+        at_edge=int(at_edge.sum()),
+    )
+    return probed, scores
 
 
-def _score(predicted: Matrix, truths: NDArray[Any], n_classes: int) -> Matrix:
+def _score(predicted: Matrix, truths: Matrix, n_classes: int) -> Matrix:
     """Return the balanced accuracy or R² of predictions (n, outputs) for each of several truths (k, n); (k,)."""
     if not n_classes:
         spread = truths - truths.mean(1, keepdims=True)
@@ -527,51 +544,20 @@ def _ridge_path(x: Matrix, y: Matrix, new: Matrix, penalties: Matrix) -> Iterato
         yield coordinates @ ((s / (s**2 + penalty))[:, None] * along) + y_mean
 
 
-def _corrected(tables: Mapping[tuple[str, str], Resampled]) -> tuple[Probed, ...]:
-    p_values = np.array([min(1.0, 2 * float(table.p_values.mean())) for table in tables.values()])
-    found = []
-    for ((name, model), table), p, adjusted in zip(tables.items(), p_values, holm(p_values), strict=True):
-        score, control, n_classes = float(table.scores.mean()), float(table.controls.mean()), table.factor.n_classes
-        found.append(
-            Probed(
-                model=model,
-                factor=name,
-                measure=ACCURACY if n_classes else R2,
-                score=score,
-                error=_error(table.scores, table.ratio),
-                chance=1 / n_classes if n_classes else 0.0,
-                p_value=float(p),
-                holm=float(adjusted),
-                bonferroni=min(1.0, float(p) * len(p_values)),
-                control=control,
-                selectivity=score - control,
-                n_samples=table.n_samples,
-                n_groups=table.n_groups,
-                least=int(np.bincount(table.factor.values).min()) if n_classes else len(table.factor.samples),
-            )
-        )
-    return tuple(found)
-
-
 def _error(scores: Matrix, ratio: float) -> float:
     """Return the standard error of a mean over resamples that share samples."""
     return math.sqrt((1 / len(scores) + ratio) * float(scores.var(ddof=1)))
 
 
-def _comparisons(tables: Mapping[tuple[str, str], Resampled], models: Sequence[str]) -> tuple[Compared, ...]:
-    found = []
-    for name in dict.fromkeys(name for name, _ in tables):
-        for other in models[1:]:
-            first, second = tables[name, models[0]], tables[name, other]
-            difference = first.scores - second.scores
-            error, mean = _error(difference, first.ratio), float(difference.mean())
-            ratio = abs(mean) / error if error > 0 else (math.inf if mean else 0.0)
-            found.append((name, other, mean, error, 2 * float(student.sf(ratio, len(difference) - 1))))
-    adjusted = holm(np.array([p for *_, p in found]))
-    return tuple(
-        Compared(name, models[0], other, mean, error, p, float(h))
-        for (name, other, mean, error, p), h in zip(found, adjusted, strict=True)
-    )
+def _comparisons(factor: str, scores: Mapping[str, Matrix], ratio: float) -> Iterator[Compared]:
+    """Yield the first model against each other one, with p-values that are not corrected."""
+    first, *others = scores
+    for other in others:
+        difference = scores[first] - scores[other]
+        error, mean = _error(difference, ratio), float(difference.mean())
+        t = abs(mean) / error if error > 0 else (math.inf if mean else 0.0)
+        p_value = 2 * float(student.sf(t, len(difference) - 1))
+        yield Compared(factor, first, other, mean, error, p_value, holm=p_value)
 
 
 def holm(p_values: Matrix) -> Matrix:

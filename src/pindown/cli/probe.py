@@ -33,6 +33,9 @@ class FactorOptions:
         str | None, typer.Option(help="Column of that table whose rows of one value stay together.", show_default=False)
     ] = None
     factor: Annotated[list[str] | None, typer.Option(help="Factors to decode; repeatable. By default all.")] = None
+    quantity: Annotated[
+        list[str] | None, typer.Option(help="Factors that are quantities though they are whole numbers; repeatable.")
+    ] = None
 
     def read(self) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None]:
         """Return the columns of factors, and the groups of samples that stay together."""
@@ -98,6 +101,7 @@ def probe_features(
                 models,
                 columns,
                 groups=groups,
+                quantities=factors.quantity or (),
                 n_resamples=tests.resamples,
                 n_permutations=tests.permutations,
                 random_state=tests.seed,
