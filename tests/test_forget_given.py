@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from pindown import Forget, networks
 from pindown.data import ArraySource
 from pindown.errors import IdentifiabilityWarning
-from pindown.methods.forget.adversarial import AdversarialObjective
+from pindown.methods.forget.adversarial import AdversarialObjective, Networks
 from pindown.methods.forget.nuisance import assemble, read_columns
 from pindown.metrics import PROBES, Effort, leakage
 from pindown.networks import preprocessing
@@ -133,18 +133,14 @@ def test_of_each_value_the_labels_that_go_with_it_count_the_same_and_a_value_as_
 def game(nuisance, label_reader):
     """Return a game of three columns and two codes."""
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
-    return AdversarialObjective(
+    parts = Networks(
         Encoder(preprocessing.whiten(ArraySource(x)), networks.linear(3, 2), Reals()),
         networks.small_mlp(2 + nuisance.n_strata, sum(nuisance.sizes)),
         networks.linear(2 + nuisance.shown.shape[1], 3),
-        sizes=nuisance.sizes,
-        n_strata=nuisance.n_strata,
-        strength=0.5,  # what a nat of the label is worth
-        worth=torch.eye(3),
-        label_reader=label_reader,
-        label_weights=torch.as_tensor(nuisance.label_weights()),
-        max_iter=1,
+        label_reader,
     )
+    # The strength is what a nat of the label is worth.
+    return AdversarialObjective(parts, nuisance, strength=0.5, worth=torch.eye(3), n_steps=1)
 
 
 def test_who_knows_nothing_but_the_nuisance_tells_the_label_no_better_than_by_chance():

@@ -8,7 +8,7 @@ import torch
 
 from pindown import Forget, load
 from pindown.auditing.audit_page import _along_each
-from pindown.methods.forget.selection import ONE_MAP, TRANSPORTED, Candidate
+from pindown.methods.forget.transport import ONE_MAP, TRANSPORTED, Candidate
 from pindown.methods.transport import MIN_SAMPLES, SlicedTransport
 from pindown.metrics import Effort, leakage
 from pindown.training import Trainer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from pindown.losses import energy_distance, reverse_gradient
+from pindown.methods.forget.nuisance import NuisanceTable
 from pindown.metrics import Leakage
 from pindown.networks import Frame, SkipMLP
 from pindown.networks.encoder import Encoder
+from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocessing
 
 AVERAGED_FRACTION = 0.25
@@ -29,9 +31,6 @@ An encoder can fool every network it is trained against while nearest neighbours
 
 ENERGY_SAMPLES = 1_024
 """Samples of a batch that are compared pairwise: memory grows with their square."""
-
-MAX_LEAK = 0.1
-"""Excess of a probe over chance, as a fraction of certainty, from which the fit warns."""
 
 LAST, MEMORISED = 25, 0.5
 """Number of last steps whose loss is averaged; and the largest gap of held-out to training loss, in units of chance."""
@@ -74,32 +73,31 @@ class History:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Reasons to doubt the latents: leakage, or a classifier that has memorised its samples."""
-        said: tuple[str, ...] = ()
-        if is_memorised(self.classifier_loss, self.held_out_loss, self.chance_loss):
-            so = (
-                "latents stay at their initialisation"
-                if self.went_back
-                else "latents hide differences that other samples do not have"
-            )
-            said += (
-                f"the classifier has memorised its training samples: its loss there is "
-                f"{self.classifier_loss[-LAST:].mean():.3f}, {self.held_out_loss:.3f} on held-out "
-                f"samples, and {self.chance_loss:.3f} at chance. So {so}. "
-                "Pass more samples, fewer latents, or a smaller classifier.",
-            )
-        probe = self.probe
-        if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
-            remedy = "Try more steps (max_iter), or fewer latents."
-            if self.held_out_loss is None:
-                remedy = "Pass the classes to keep as `given`, if they are known and not given yet, or more samples."
-            said += (f"on {probe.n_samples} held-out samples, {probe.verdict} {remedy}",)
-        return said
+        """A reason to doubt the latents, if the classifier has memorised its samples."""
+        if not is_memorised(self.classifier_loss, self.held_out_loss, self.chance_loss):
+            return ()
+        hidden = "latents hide differences that other samples do not have"
+        consequence = "latents stay at their initialisation" if self.went_back else hidden
+        return (
+            f"the classifier has memorised its training samples: its loss there is "
+            f"{self.classifier_loss[-LAST:].mean():.3f}, {self.held_out_loss:.3f} on held-out samples, and "
+            f"{self.chance_loss:.3f} at chance. So {consequence}. Pass more samples, fewer latents, or a smaller "
+            "classifier.",
+        )
 
 
 def is_memorised(loss: np.ndarray, held_out: float | None, chance: float) -> bool:
     """Return whether the held-out loss of a classifier is much larger than its training loss."""
     return held_out is not None and held_out - float(loss[-LAST:].mean()) > MEMORISED * chance
+
+
+class Networks(NamedTuple):
+    """The networks of adversarial training; ``label_reader`` predicts a given label, if there is one to keep."""
+
+    encoder: Encoder
+    classifier: nn.Module
+    decoder: nn.Module
+    label_reader: nn.Module | None = None
 
 
 class AdversarialObjective(nn.Module):
@@ -116,40 +114,33 @@ class AdversarialObjective(nn.Module):
     decoder sends it no gradient, and there is neither energy nor a prediction of the label.
     """
 
+    chance_loss: float
     energy_weight: float
     first_averaged: int
-    label_weights: Tensor
+    label_reader: nn.Module | None
+    label_weights: Tensor  # (levels, n_strata)
+    n_strata: int
     now: Tensor
+    sizes: list[int]
     trace: Tensor
     went_back: bool
     worth: Tensor
 
     def __init__(
-        self,
-        encoder: Encoder,
-        classifier: nn.Module,
-        decoder: nn.Module,
-        *,
-        sizes: Sequence[int],
-        n_strata: int,
-        strength: float,
-        worth: Tensor,
-        label_reader: nn.Module | None,
-        label_weights: Tensor,
-        max_iter: int,
-        images: bool = False,
+        self, networks: Networks, nuisance: NuisanceTable, *, strength: float, worth: Tensor, n_steps: int
     ) -> None:
         super().__init__()
-        self.encoder, self.classifier, self.decoder, self.label_reader = encoder, classifier, decoder, label_reader
-        self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
+        self.encoder, self.classifier, self.decoder, self.label_reader = networks
+        self.sizes, self.n_strata, self.strength = list(nuisance.sizes), nuisance.n_strata, strength
+        images = is_image(networks.encoder.preprocess.shape_in)
         self.energy_weight = IMAGE_ENERGY_WEIGHT if images else ENERGY_WEIGHT
-        self.went_back = False
-        self.averaged = nn.ModuleList([copy.deepcopy(encoder), copy.deepcopy(decoder)]).requires_grad_(False)
-        self.first_averaged = int((1 - AVERAGED_FRACTION) * max_iter)
+        self.went_back, self.chance_loss = False, nuisance.chance_loss()
+        self.averaged = nn.ModuleList(map(copy.deepcopy, networks[::2])).requires_grad_(False)  # encoder and decoder
+        self.first_averaged = int((1 - AVERAGED_FRACTION) * n_steps)
         self.register_buffer("worth", worth)
-        self.register_buffer("label_weights", label_weights)
+        self.register_buffer("label_weights", torch.as_tensor(nuisance.label_weights()))
         self.register_buffer("now", torch.zeros(1, dtype=torch.int64))
-        self.register_buffer("trace", torch.zeros(max_iter, 3))
+        self.register_buffer("trace", torch.zeros(n_steps, 3))
 
     @property
     def is_linear(self) -> bool:
@@ -201,22 +192,17 @@ class AdversarialObjective(nn.Module):
         weight = weights.gather(1, strata[:, None])[:, 0]
         return (weight * cross_entropy(scores, strata, reduction="none")).mean()
 
-    def on_device(self, *arrays: np.ndarray) -> Iterator[Tensor]:
-        """Return arrays as tensors on the device of the objective."""
-        return (torch.as_tensor(array).to(self.worth.device) for array in arrays)
-
-    @torch.no_grad()
-    def rebuilt(self, x: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
-        """Return latents of the averaged encoder and their reconstruction, in whitened units."""
-        encoder, decoder = self.averaged
-        z = encoder(x)
-        return z, decoder(torch.cat([z, shown.float()], 1))
-
     @torch.no_grad()
     def classifier_loss(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> float:
         """Return the loss of the classifier on any samples."""
-        z = self.encoder(x)
-        return (self.read(_standard(z), groups, weights, strata)[0] / weights.mean().clamp_min(1e-9)).item()
+        standard = _standard(self.encoder(x))
+        return (self.read(standard, groups, weights, strata)[0] / weights.mean().clamp_min(1e-9)).item()
+
+    def history(self, n_iter: int, accumulate: int, probe: Leakage | None, held_out_loss: float | None) -> History:
+        """Return the history of ``n_iter`` steps, each of ``accumulate`` batches."""
+        trace = self.trace.unflatten(0, (-1, accumulate)).mean(1)[:n_iter]
+        loss, accuracy, rebuilt = trace.double().cpu().numpy().T
+        return History(loss, accuracy, self.chance_loss, rebuilt, probe, held_out_loss, self.went_back)
 
     @torch.no_grad()
     def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], n_samples: int) -> None:
@@ -262,18 +248,6 @@ def _covariance_error(z: Tensor) -> Tensor:
     return (covariance - torch.eye(z.shape[1], dtype=z.dtype, device=z.device)).square().sum(1).mean()
 
 
-def history_of(objective: AdversarialObjective, n_iter: int, accumulate: int, **more: Any) -> History:
-    """Return the history of ``n_iter`` steps, each of ``accumulate`` batches."""
-    trace = objective.trace.unflatten(0, (-1, accumulate)).mean(1)[:n_iter]
-    loss, accuracy, rebuilt = trace.double().cpu().numpy().T
-    return History(loss, accuracy, reconstruction=rebuilt, **more)
-
-
-def coloured(first: Preprocessing) -> Tensor:
-    """Return the inverse of a preprocessing without its mean: (inputs of the network, n_features), in float64."""
-    return torch.linalg.pinv(first.linear_map) * first.rescaling.scale
-
-
 class Rebuild(nn.Module):
     """Map latents and nuisance to observations: decode, and undo the preprocessing."""
 
@@ -285,7 +259,9 @@ class Rebuild(nn.Module):
         super().__init__()
         self.decoder = decoder
         self.register_buffer("back", back.contiguous())
-        self.register_buffer("coloured", coloured(first).contiguous())
+        # The inverse of the preprocessing without its mean: (inputs of the network, n_features).
+        coloured = torch.linalg.pinv(first.linear_map) * first.rescaling.scale
+        self.register_buffer("coloured", coloured.contiguous())
         self.register_buffer("mean", first.mean)
 
     def forward(self, z: Tensor, shown: Tensor) -> Tensor:

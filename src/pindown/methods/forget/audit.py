@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import clone
 
-from pindown import networks, theory
+from pindown import theory
 from pindown._names import counted
 from pindown.auditing.checks import before, conditions
 from pindown.auditing.checks.arrays import signal_coordinates
@@ -19,7 +20,6 @@ from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
 from pindown.auditing.checks.nuisances import (
     invariant_latents,
     leakage_verdict,
-    same_covariance,
     touched_dimensions,
     unconfounded,
 )
@@ -52,14 +52,14 @@ from pindown.auditing.spec import (
 from pindown.data.data import Data
 from pindown.data.labels import IntArray, is_quantity, read_labels
 from pindown.errors import InputError, warn
+from pindown.methods.forget.approach import ForgetSummary
 from pindown.methods.forget.nuisance import as_table, read_columns
-from pindown.methods.forget.selection import TRANSPORTED
+from pindown.methods.forget.transport import TRANSPORTED
 from pindown.metrics import PROBES, Effort, leakage
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
     from pindown.methods.forget.estimator import Forget
-    from pindown.methods.forget.summary import NuisanceSummary
 
 AT_ONCE = 1_024  # images that are preprocessed at once
 
@@ -189,41 +189,35 @@ class ForgetSpec(MethodSpec["Forget"]):
     def plan(self, est: Forget, data: Data, n_components: int | None) -> Plan:
         nuisance, signal, given = _label(est, data), data.signal, data.given
         rows = signal_coordinates(data.X)[0]
-        pictures = len(np.shape(data.X)) > 2  # no linear embedding of pixels suits these
-        linear = not pictures and same_covariance(rows, nuisance).outcome != "fails"
-        n_directions, touched = touched_dimensions(rows, nuisance)
         confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
-        differing, d = (touched, 0), n_components
+        n_directions, touched = touched_dimensions(rows, nuisance)
+        left, d = n_directions - touched, n_components
+        notes: tuple[str, ...] = ()
         if d is None:
-            found = _as_fitted(est, data.X, nuisance, signal if confounded else given, linear=linear)
-            counts = found and (found.n_nuisance_directions, found.n_components)
-            differing, d = counts or (differing, max(1, n_directions - touched))
-        found_before = before(data.X, d, signal=signal if given is None else None, nuisance=nuisance)
-        theorem = theory.FORGET if linear else theory.FORGET_NONLINEAR
+            summary = _summary(est, data.X, nuisance, signal if confounded else given)
+            d = max(1, left) if summary is None else summary.n_components
+            notes = () if summary is None else tuple(filter(None, (summary.note, *summary.warnings)))
+        found = before(data.X, d, signal=signal if given is None else None, nuisance=nuisance)
+        linear = est.guarantee == theory.FORGET
         other = _OF_CLASSES if linear else (*_OF_CLASSES, *OF_LINEAR)
-        verdicts = tuple(verdict for verdict in found_before if verdict.assumption not in other)
+        verdicts = tuple(verdict for verdict in found if verdict.assumption not in other)
         needs: tuple[str, ...] = ()
         if confounded:
             needs += ("samples in which label and nuisance are crossed, or invariance given the label",)
         if outcome_of(verdicts, theory.LINEAR_ENCODER) == "fails":
-            most = (
-                f"at most {counted(n_directions - touched, 'latent')}" if touched < n_directions else "other variables"
-            )
+            most = f"at most {counted(left, 'latent')}" if left else "other variables"
             needs += (f"{most}, since the nuisance moves {counted(touched, 'dimension')}",)
         if outcome_of(verdicts, conditions.OVERLAPPING_LEVELS) == "fails":
             needs += ("pairs across levels of the nuisance, to map latents from one to another",)
         estimator = f"Forget(n_components={d}{', encoder=networks.linear' if linear else ''}"
         estimator += ")" if (n_bins := _n_bins(est, data.nuisance)) is None else f", n_bins={n_bins})"
         estimator += ".fit(X, nuisance, given=label)" if confounded or given is not None else ""
-        notes: tuple[str, ...] = ()
-        if n_components is None:
-            notes = (_left(n_directions, *differing, d),)
-        if linear:
-            notes += ("as far as can be seen, the nuisance shifts means only: a linear encoder suffices.",)
-        elif not pictures:
-            spreads = next(verdict for verdict in found_before if verdict.assumption == theory.NUISANCE_VMF)
-            notes += (f"linear latents cannot be invariant, since {spreads.why}",)
-        return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
+        if np.ndim(data.X) == 2 and not linear:
+            spreads = next(verdict for verdict in found if verdict.assumption == theory.NUISANCE_VMF)
+            means_only = "the nuisance shifts means only, as far as can be seen: encoder=networks.linear has a theorem."
+            nonlinear = f"linear latents cannot be invariant, since {spreads.why}"
+            notes += (nonlinear if spreads.outcome == "fails" else means_only,)
+        return Plan(estimator, est.guarantee, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
     def choose(self, est: Forget, data: Data, given: frozenset[str], make_plan: MakePlan) -> ChosenParameters:
         """Cut a nuisance with fractions into bins; tables get batch-specific maps, unless an encoder is asked for."""
@@ -282,29 +276,14 @@ def _kept(est: Forget, data: Data) -> Verdicts:
     return (structure_kept(lambda rows: np.hstack([encode(rows), levels]), data.X, theory.EXACT_RECONSTRUCTION),)
 
 
-def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceSummary | None:
+def _summary(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any) -> ForgetSummary | None:
     """Return the summary that a fit would make before its first step; None if it would raise."""
-    from pindown.methods.forget import estimator
-    from pindown.methods.forget import summary as summaries
-
-    encoder = networks.linear if linear else est.encoder
-    forget = estimator.Forget(encoder=encoder, preprocess=est.preprocess, random_state=0)
     try:
-        summary = forget.prepare(Data(rows, nuisance=nuisance, given=given)).summary
+        summary = clone(est).set_params(random_state=0, n_bins=None).prepare(Data(rows, nuisance=nuisance, given=given))
     except ValueError:  # the verdicts give the reason
         return None
-    assert isinstance(summary, summaries.NuisanceSummary)
-    return summary
-
-
-def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:
-    text = f"the means of the nuisance differ in {n_means or 'none'} of {counted(n_directions, 'dimension')}"
-    text += f", covariances in {n_spreads} more" if n_spreads else ""
-    left = max(0, n_directions - n_means - n_spreads)
-    if d <= left:
-        return f"{text}, and {d} {'is' if d == 1 else 'are'} left."
-    kept = f"{counted(d, 'latent')} {'is' if d == 1 else 'are'} kept that may depend on it"
-    return f"{text}: {left or 'none'} {'is' if left < 2 else 'are'} left, and {kept}."
+    assert isinstance(summary.summary, ForgetSummary)
+    return summary.summary
 
 
 def _by_level(est: Forget) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import numbers
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import count, repeat
 from typing import Any, Self
 
 import numpy as np
@@ -22,25 +20,24 @@ from pindown.data import as_source
 from pindown.data.data import from_torch
 from pindown.errors import warn
 from pindown.methods.base import BaseEncoder
-from pindown.methods.fitting import Trained, Training, training_batches
-from pindown.methods.forget.adversarial import AdversarialObjective, Rebuild, orthonormal
+from pindown.methods.fitting import Trained, Training
+from pindown.methods.forget.adversarial import History, Rebuild
+from pindown.methods.forget.approach import ForgetSummary, Learned
 from pindown.methods.forget.audit import ForgetSpec
 from pindown.methods.forget.batch_maps import BatchMaps
-from pindown.methods.forget.images import encoder_behind, spreads, whitened
+from pindown.methods.forget.closed_form import batch_map_summary
+from pindown.methods.forget.images import encoder_behind, whitened
+from pindown.methods.forget.initialisation import AdversarialSummary, adversarial_summary
 from pindown.methods.forget.nuisance import Column, NuisanceReader, as_table
-from pindown.methods.forget.selection import Choice, LinearMap, held_out_score, history, minimised, transported
-from pindown.methods.forget.summary import N_FOLDS, NuisanceSummary, Request, summarize
+from pindown.methods.forget.transport import Choice
 from pindown.methods.inputs import ArrayOrTensor, DataLike, Encoded, TrainingInput, is_in_memory, preprocessed
 from pindown.methods.transport import SlicedTransport
-from pindown.metrics import StructureKept, structure_kept
+from pindown.metrics import StructureKept
 from pindown.networks import preprocessing
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make
 from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
-from pindown.training import Trainer, TrainingDefaults, TrainingLog, optimizers, waiting_cosine
-
-START_SAMPLES = 5_000
-"""Approximate number of samples from which the decoder's linear path is initialised."""
+from pindown.training import Trainer, TrainingDefaults, optimizers, waiting_cosine
 
 
 class Forget(BaseEncoder):
@@ -178,6 +175,7 @@ class Forget(BaseEncoder):
     chosen_: Choice | None = None
     decoder_: Rebuild | None
     columns_: list[Column]
+    history_: History
     reader_: NuisanceReader
     _always_transports: bool = False  # a refit makes the same choice as the fit
 
@@ -360,112 +358,54 @@ class Forget(BaseEncoder):
     def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
         return preprocessed(first, inputs)
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> NuisanceSummary:
-        n_components = None if self.n_components is None else self._requested_components()
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> ForgetSummary:
+        if self.n_components is not None:
+            self._requested_components()
         images = is_image(first.shape_in)
-        if images and n_components is None:
+        if images and self.n_components is None:
             raise ValueError(
                 "Forget: n_components is required for images, since it cannot be estimated from their directions. "
                 "Pass the number of latents besides the nuisance, such as Forget(4)."
             )
-        request = Request(
-            n_components,
-            self.n_bins,
-            self.trainer.validation_fraction,
-            self.encoder is None and inputs.source is None and not images,
-            self._is_linear,
-            spreads(first) if images else None,
-        )
-        summary = summarize(inputs, first, seed, request)
-        return replace(summary, transports=self.encoder is None and images and summary.can_transport)
+        if self.encoder is None and inputs.source is None and not images:
+            return batch_map_summary(inputs, first, seed, n_components=self.n_components, n_bins=self.n_bins)
+        return adversarial_summary(self, inputs, first, seed)
 
     def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:
-        return (
-            whitened if is_image(shape) and self.preprocess is preprocessing.default_preprocessing else self.preprocess
-        )
+        default = self.preprocess is preprocessing.default_preprocessing
+        return whitened if is_image(shape) and default else self.preprocess
 
-    def _encoder_for(self, first: Preprocessing, device: torch.device) -> Any:
-        if is_image(first.shape_in) and self.encoder in (None, networks.convolutional, networks.skip_mlp):
+    def _encoder_for(self, first: Preprocessing, device: torch.device) -> Make:
+        if is_image(first.shape_in) and self.encoder in (None, networks.convolutional):
             return encoder_behind(first, device)
         return networks.skip_mlp if self.encoder is None else self.encoder
 
-    def _targets(self, summary: NuisanceSummary, sides: Mapping[str, Any]) -> tuple[Any, ...]:
-        read = summary.reader.read_numbers if summary.by_number else summary.reader.read
-        return read(sides["nuisance"], None if summary.maps is not None else sides.get("given"))
+    def _targets(self, summary: ForgetSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
+        return summary.targets(sides)
 
     def _objective(
-        self, encoder: Encoder, summary: NuisanceSummary, batches: Iterator[tuple[Tensor, ...]]
+        self, encoder: Encoder, summary: AdversarialSummary, batches: Iterator[tuple[Tensor, ...]]
     ) -> nn.Module:
-        if summary.maps is not None:
-            return LinearMap(summary.maps.unknown)
-        steps = self._n_steps * self.trainer.accumulate
-        how: dict[str, Any] = {"linear": self._is_linear, "strength": self.strength, "max_iter": steps}
-        objective = summary.initialisation.objective(encoder, self.classifier, self.decoder, **how)
-        objective.start_decoder(batches, START_SAMPLES)
-        return objective
+        return summary.objective(self, encoder, batches)
 
     def _optimise(self, training: Training, seed: int) -> Trained:
-        summary = training.summary
-        assert isinstance(summary, NuisanceSummary)
-        if summary.maps is not None:
-            log = TrainingLog(np.array([0.0]), 0.0, stopped_on_plateau=False)
-            return training.trained(LinearMap(summary.maps.unknown), log, (None, None))
-        objective, chance = training.new_objective(seed), summary.initialisation.nuisance.chance_loss()
-        log = minimised(objective, training.minimise, summary.held_out, chance, seed)
-        found: tuple[Choice | None, SlicedTransport | None] = None, None
-        if summary.transports:
-            assert isinstance(objective, AdversarialObjective)
-            prepared, peek = training.prepared, _random.generator(seed, training.prepared.device)
-            batches = map(training_batches(self, prepared, prepared.inputs), count(), repeat(peek))
-            n_samples, always = (
-                None if summary.train_indices is None else len(summary.train_indices),
-                self._always_transports,
-            )
-            found = transported(objective, summary.held_out, n_samples, batches, seed, always=always)
-        return training.trained(objective, log, found)
+        assert isinstance(training.summary, ForgetSummary)
+        return training.summary.train(training, seed)
 
     def _store(self, trained: Trained) -> None:
-        objective, summary = trained.objective, trained.summary
-        assert isinstance(summary, NuisanceSummary)
-        assert isinstance(trained.details, tuple)
-        self.chosen_, self.transport_ = trained.details
-        self.columns_, self.n_nuisance_directions_, self.reader_ = (
-            list(summary.reader.kinds),
-            summary.n_nuisance_directions,
-            summary.reader,
-        )
-        note, probe = summary.note, None if self.chosen_ is None else self.chosen_.kept.leak
-        if summary.maps is not None:
-            self.encoder_, self.decoder_ = copy.deepcopy(summary.maps.unknown).eval(), None
-            self.batch_maps_, self.structure_kept_ = summary.maps.maps, summary.maps.structure
-            probe, note = summary.maps.leak, f"{self.n_components_} latents: {summary.maps.maps}."
-        else:
-            self.batch_maps_ = None
-            self._store_trained(objective)
-            held = summary.held_out
-            self.structure_kept_ = None
-            if held.n_samples:
-                latents = self.transform(held.x)
-                self.structure_kept_ = structure_kept(held.x, latents, held.level, random_state=0)
-        seed, steps = _random.draw_seed(self.random_state), (self.n_iter_, self.trainer.accumulate)
-        chance = summary.initialisation.nuisance.chance_loss()
-        self.history_ = history(objective, summary.held_out, chance, probe, seed, steps)
-        self.held_out_ = held_out_score(self.history_.probe, N_FOLDS if summary.maps else 1, self.n_iter_)
+        learned, summary = trained.details, trained.summary
+        assert isinstance(learned, Learned)
+        assert isinstance(summary, ForgetSummary)
+        self.columns_, self.reader_ = list(summary.reader.kinds), summary.reader
+        self.n_nuisance_directions_ = summary.n_nuisance_directions
+        self.encoder_, self.decoder_, self.batch_maps_ = learned.encoder, learned.decoder, learned.batch_maps
+        self.chosen_, self.transport_ = learned.choice, learned.transport
+        if learned.components is not None:
+            self.components_ = learned.components
+        self.history_, self.structure_kept_ = learned.history, learned.structure
+        self.held_out_ = learned.held_out
         if self.verbose and sys.stderr.isatty():
-            parts = (note, self.chosen_, self.held_out_, self.structure_kept_)
-            for part in filter(None, parts):
-                print(f"Forget: {part}", file=sys.stderr)
-        for message in self.history_.doubts:
-            warn(f"Forget: {message}")
-
-    def _store_trained(self, objective: nn.Module) -> None:
-        assert isinstance(objective, AdversarialObjective)
-        encoder, decoder = (copy.deepcopy(network) for network in objective.averaged)
-        assert isinstance(encoder, Encoder)
-        first, back = encoder.preprocess, torch.eye(self.n_components_)
-        if objective.is_linear:
-            encoder, back = orthonormal(encoder)
-            in_own_units = next(encoder.body.parameters()) / encoder.preprocess.rescaling.scale
-            self.components_ = in_own_units.cpu().numpy().astype(np.float64)
-        self.encoder_ = encoder.eval()
-        self.decoder_ = Rebuild(back, decoder, first).to(first.mean.device).double().eval()
+            for note in filter(None, (*learned.notes, self.held_out_, self.structure_kept_)):
+                print(f"Forget: {note}", file=sys.stderr)
+        for doubt in learned.doubts:
+            warn(f"Forget: {doubt}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -73,7 +73,7 @@ def worth_rebuilding(white: NDArray[Any], spread: NDArray[np.float64], level: ND
 
 
 def encoder_behind(first: Preprocessing, device: torch.device) -> Callable[[int, int], nn.Module]:
-    """Return the function that makes a convolutional encoder of images given by their leading directions.
+    """Return the function that makes an encoder of leading directions: a linear path plus convolutions of the images.
 
     Examples
     --------
@@ -84,12 +84,14 @@ def encoder_behind(first: Preprocessing, device: torch.device) -> Callable[[int,
     """
     back = torch.linalg.pinv(first.linear_map)  # (k, pixels)
     patterns = (back / back.square().sum(0).mean().sqrt()).float()  # pixels have about unit variance
-    return partial(
-        convolutional_of_coefficients,
-        patterns=patterns,
-        shape=first.shape_in,
-        widths=widths_for(first.shape_in, device),
-    )
+    n_channels, *sizes = first.shape_in
+    widths = widths_for(first.shape_in, device)
+
+    def make(n_in: int, n_out: int) -> nn.Module:
+        nonlinear = halving(n_channels, sizes, n_out, widths, (256,))
+        return SkipMLP(linear(n_in, n_out), nn.Sequential(PatternSum(patterns, first.shape_in), *nonlinear.children()))
+
+    return make
 
 
 class PatternSum(nn.Module):
@@ -112,29 +114,3 @@ class PatternSum(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return images; (n, k) → (n, c, h, w)."""
         return (x @ self.patterns).unflatten(1, self.shape)
-
-
-def convolutional_of_coefficients(
-    n_in: int, n_out: int, *, patterns: Tensor, shape: tuple[int, ...], widths: Sequence[int] | None = None
-) -> nn.Module:
-    """Return an encoder of images given by their coefficients: a linear path plus convolutions of the images.
-
-    Parameters
-    ----------
-    n_in, n_out
-        Numbers of coefficients and of latents.
-    patterns
-        The image of each coefficient; (n_in, c · h · w).
-    shape
-        Shape of an image, (c, h, w).
-    widths
-        See :func:`convolutional`.
-
-    Examples
-    --------
-    >>> convolutional_of_coefficients(3, 2, patterns=torch.eye(3, 48), shape=(3, 4, 4))(torch.zeros(5, 3)).shape
-    torch.Size([5, 2])
-    """
-    n_channels, *sizes = shape
-    nonlinear = halving(n_channels, sizes, n_out, widths, (256,))
-    return SkipMLP(linear(n_in, n_out), nn.Sequential(PatternSum(patterns, shape), *nonlinear.children()))

@@ -6,6 +6,7 @@ span V of the differences of their means.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -21,6 +22,7 @@ from pindown.methods.forget.nuisance import assemble, read_columns
 from pindown.methods.inputs import ArrayOrTensor
 from pindown.metrics.arrays import Labels, Matrix, largest_positive, mean_by_label
 from pindown.metrics.dependence import Grouping, complement, mean_differences
+from pindown.networks.preprocessing import Preprocessing
 from pindown.saving import Saves
 
 N_SHUFFLES, DEVIATIONS = 20, 6.0
@@ -31,6 +33,9 @@ MEANS_WEIGHT = 30.0
 
 With a smaller weight, latents of clusters contain directions in which means differ. With a much larger one, the
 covariances of groups with similar means are ignored."""
+
+CLOSED_FORM_SAMPLES, CLOSED_FORM_VALUES = 50_000, 20_000_000
+"""Largest number of samples for means and covariances; and, for wide data, of values (samples × features)."""
 
 N_STARTS, MAX_FEATURES = 20, 64
 """Random initialisations of the moment-matched projection; and number of features beyond which it is too slow."""
@@ -111,19 +116,17 @@ class Directions:
         """Number of directions in which no group was found to differ from another."""
         return len(self.basis) - self.n_means - self.n_spreads
 
-    def as_seen_after(self, change: Matrix) -> Directions:
-        """Return the directions after each row b is mapped to ``change`` (d, d) times b, orthonormalised."""
-        differing = len(self.basis) - self.n_blind
-        # Blind directions first, then those that differ least: QR keeps the span of the first k rows for every k.
-        flag = np.vstack([self.basis[differing:], self.basis[:differing][::-1]])
-        rows = np.linalg.qr(change @ flag.T).Q.T
-        return Directions(np.vstack([rows[self.n_blind :][::-1], rows[: self.n_blind]]), self.n_means, self.n_spreads)
-
     def keep(self, n: int) -> Matrix:
         """Return the n rows to keep: blind ones, in the order of the basis, then those that differ least."""
         differing = len(self.basis) - self.n_blind
         least = self.basis[:differing][::-1][: max(n - self.n_blind, 0)]
         return np.vstack([self.basis[differing:][:n], least])
+
+
+def some_rows(rows: Labels, first: Preprocessing, rng: np.random.Generator) -> Labels:
+    """Draw as many samples as means and covariances are computed from."""
+    most = min(CLOSED_FORM_SAMPLES, max(2_000, CLOSED_FORM_VALUES // math.prod(first.shape_in)))
+    return rows[rng.permutation(len(rows))[:most]]
 
 
 def directions(

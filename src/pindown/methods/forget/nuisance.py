@@ -14,7 +14,7 @@ from sklearn.utils import check_consistent_length
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pindown.data.labels import numbered, read_labels
+from pindown.data.labels import combined, numbered, read_labels
 from pindown.metrics.dependence import Grouping
 from pindown.simulate.process import placed
 
@@ -152,6 +152,16 @@ class NuisanceTable:
     sizes: tuple[int, ...]  # number of levels of each head
 
     @property
+    def level(self) -> np.ndarray:
+        """The index of each sample's level, of all columns together; (n,)."""
+        return self.groups[:, -1]
+
+    @property
+    def n_levels(self) -> int:
+        """Number of levels, of all columns together."""
+        return self.sizes[-1]
+
+    @property
     def n_strata(self) -> int:
         """Number of classes of the given label; 1 if there is none."""
         return int(self.strata.max()) + 1
@@ -159,17 +169,18 @@ class NuisanceTable:
     @property
     def n_rare(self) -> int:
         """Number of samples that have weight zero for some column."""
-        return int((self.weights[:, : len(self.sizes)] == 0).sum(0).max())
+        return int((self.weights == 0).sum(0).max())
 
     def refuse_identical(self) -> None:
         """Raise if no two levels can be compared in any stratum."""
-        if not self.weights.any():
-            if self.n_strata == 1:
-                raise ValueError("Forget: all levels of y but one are too rare to compare. Merge rare levels.")
-            raise ValueError(
-                "Forget: within every class of given, y has one level (others are too rare), so y cannot be removed "
-                "without given. Collect samples that cross them. To remove both, leave given out."
-            )
+        if self.weights.any():
+            return
+        if self.n_strata == 1:
+            raise ValueError("Forget: all levels of y but one are too rare to compare. Merge rare levels.")
+        raise ValueError(
+            "Forget: within every class of given, y has one level (others are too rare), so y cannot be removed "
+            "without given. Collect samples that cross them. To remove both, leave given out."
+        )
 
     def groupings(self) -> list[Grouping]:
         """Return the heads as groups to compare."""
@@ -182,12 +193,11 @@ class NuisanceTable:
     def label_weights(self) -> np.ndarray:
         """Return the weight of a sample in predictions of its given label, by level and stratum; (levels, n_strata).
 
-        Within each level (of all columns together) the labels that occur with it have the same total weight. So the
-        nuisance does not predict the label, and latents that predict the label need not hold the nuisance.
+        Within each level the labels that occur with it have the same total weight. So the nuisance does not predict the
+        label, and latents that predict the label need not hold the nuisance.
         """
-        value = self.groups[:, -1]
-        table = np.zeros((self.sizes[-1], self.n_strata), dtype=np.float32)
-        table[value, self.strata] = balanced(self.strata, value)
+        table = np.zeros((self.n_levels, self.n_strata), dtype=np.float32)
+        table[self.level, self.strata] = balanced(self.strata, self.level)
         return table
 
     def take(self, rows: np.ndarray) -> NuisanceTable:
@@ -196,14 +206,19 @@ class NuisanceTable:
 
     def chance_loss(self) -> float:
         """Return the loss of a classifier at chance: the mean over heads of log(levels in the stratum)."""
-        return float(np.mean([_chance(g.labels, g.strata) for g in self.groupings()]))
+        losses = []
+        for grouping in self.groupings():
+            _, cell, stratum = grouping.cells()
+            n_levels = np.maximum(np.bincount(stratum), 1)
+            losses.append(np.log(n_levels[stratum[cell]]).sum() / max(len(cell), 1))
+        return float(np.mean(losses))
 
 
 def assemble(columns: Sequence[np.ndarray], kinds: Sequence[Column], strata: np.ndarray) -> NuisanceTable:
     """Index the levels of all columns and their combinations, and weight the samples."""
     numbers = [kind.numbers(column) for kind, column in zip(kinds, columns, strict=True)]
     if len(numbers) > 1:
-        numbers.append(np.unique(np.stack(numbers, 1), axis=0, return_inverse=True)[1].reshape(-1))
+        numbers.append(combined(*numbers))
     return NuisanceTable(
         np.stack(numbers, 1).astype(np.int64),
         np.stack([balanced(labels, strata) for labels in numbers], 1),
@@ -224,20 +239,12 @@ def balanced(labels: np.ndarray, strata: np.ndarray) -> np.ndarray:
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0]
     """
     kinds, cell, counts = np.unique(np.stack([strata, labels], 1), axis=0, return_inverse=True, return_counts=True)
-    cell = cell.reshape(-1)
     common = counts >= MIN_LEVEL_SAMPLES
     stratum = kinds[:, 0]
     n_values = np.bincount(stratum, common)[stratum]
     rows = np.bincount(stratum, counts * common)[stratum]
-    weight = np.where(common & (n_values > 1), rows / (np.maximum(n_values, 1) * counts), 0.0)[cell]
+    weight = np.where(common & (n_values > 1), rows / (np.maximum(n_values, 1) * counts), 0.0)[cell.reshape(-1)]
     return (weight * len(weight) / max(weight.sum(), 1e-300)).astype(np.float32)
-
-
-def _chance(labels: np.ndarray, strata: np.ndarray) -> float:
-    used = labels >= 0
-    kinds = np.unique(np.stack([strata[used], labels[used]], 1), axis=0)
-    n_values, rows = np.bincount(kinds[:, 0]), np.bincount(strata[used])
-    return float((rows * np.log(np.maximum(n_values, 1))).sum() / max(rows.sum(), 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,16 +257,13 @@ class NuisanceReader:
     tables: tuple[np.ndarray, ...]  # weights for each head, (n_strata, levels)
 
     @classmethod
-    def of(cls, nuisance: NuisanceTable, kinds: Sequence[Column], given: Any, strata: np.ndarray) -> NuisanceReader:
+    def of(cls, nuisance: NuisanceTable, kinds: Sequence[Column], given: Any) -> NuisanceReader:
         """Take levels and weights from the samples of the data summary."""
-        labels = np.zeros(1) if given is None or (strata < 0).any() else np.unique(given)
-        tables = []
-        for head, size in enumerate(nuisance.sizes):
-            table = np.zeros((nuisance.n_strata, size), dtype=np.float32)
-            table[nuisance.strata, nuisance.groups[:, head]] = nuisance.weights[:, head]
-            tables.append(table)
-        seen = np.unique(nuisance.groups[:, : len(kinds)], axis=0)
-        return cls(tuple(kinds), labels, seen, tuple(tables))
+        tables = [np.zeros((nuisance.n_strata, size), dtype=np.float32) for size in nuisance.sizes]
+        for table, level, weight in zip(tables, nuisance.groups.T, nuisance.weights.T, strict=True):
+            table[nuisance.strata, level] = weight
+        labels = np.zeros(1) if given is None else np.unique(given)
+        return cls(tuple(kinds), labels, np.unique(nuisance.groups[:, : len(kinds)], axis=0), tuple(tables))
 
     def read(self, side: Any, given: Any) -> tuple[Any, ...]:
         """Return groups, weights, strata and decoder inputs of samples with these levels."""
@@ -296,8 +300,5 @@ class NuisanceReader:
     def _strata(self, given: np.ndarray) -> np.ndarray:
         number = np.minimum(np.searchsorted(self.labels, given), len(self.labels) - 1)
         if (self.labels[number] != given).any():
-            raise ValueError(
-                "Forget: given has a label that was not there in the samples of the data summary. Leave its "
-                "samples out."
-            )
+            raise ValueError("Forget: given has a label that the first samples did not have. Leave its samples out.")
         return number

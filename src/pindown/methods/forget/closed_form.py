@@ -1,0 +1,171 @@
+"""The approach in closed form: batch-specific maps, tested on samples that they were not estimated from."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import nn
+
+from pindown.data.labels import as_numbers, combined
+from pindown.data.splits import assign_folds
+from pindown.methods.fitting import Trained, Training
+from pindown.methods.forget.adversarial import History
+from pindown.methods.forget.approach import ForgetSummary, Learned, leak_doubts, nuisance_doubts, probe_nuisance
+from pindown.methods.forget.batch_maps import BatchMaps, fit_batch_maps, refit_batch_maps
+from pindown.methods.forget.linear_erasure import Directions, directions, some_rows
+from pindown.methods.forget.nuisance import NuisanceReader, NuisanceTable, assemble, read_columns, read_strata
+from pindown.methods.inputs import TrainingInput
+from pindown.metrics import Leakage, StructureKept, structure_kept
+from pindown.metrics.arrays import Labels, Matrix
+from pindown.networks.encoder import Encoder
+from pindown.networks.preprocessing import Preprocessing
+from pindown.networks.spaces import Reals
+from pindown.training import TrainingLog
+
+QUICK_PROBES = ("linear", "quadratic")
+"""Families of probes of closed forms: what a quadratic probe does not find there, a network does not find."""
+
+RIDGE = 1e-3
+"""Ridge penalty of the map for samples of unknown level, relative to a direction of unit variance."""
+
+N_FOLDS = 3
+"""Folds by which leakage is measured."""
+
+MIN_PER_LEVEL = 10
+"""Samples per level below which the fit warns that there are many small batches."""
+
+
+class LinearMap(nn.Module):
+    """The objective of a closed form, which is not trained: the map for samples of unknown batch."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+
+@dataclass(frozen=True, eq=False)
+class BatchMapSummary(ForgetSummary):
+    """Batch-specific maps, the map for samples of unknown batch, leakage and structure of held-out samples."""
+
+    maps: BatchMaps = field(kw_only=True)
+    unknown: Encoder = field(kw_only=True)
+    chance_loss: float = field(kw_only=True)
+    leak: Leakage | None = field(kw_only=True)
+    structure: StructureKept = field(kw_only=True)
+
+    def targets(self, sides: Mapping[str, object]) -> tuple[object, ...]:
+        """Return nothing: nothing is trained."""
+        return ()
+
+    def train(self, training: Training, seed: int) -> Trained:
+        """Return the maps, which were estimated with the summary, as the result of one step."""
+        leak = self.leak
+        loss = self.chance_loss - (0.0 if leak is None else math.log(2) * leak.bits)
+        accuracy = np.array([math.nan if leak is None else leak.worst])
+        learned = Learned(
+            copy.deepcopy(self.unknown).eval(),
+            History(np.array([loss]), accuracy, self.chance_loss, np.array([0.0]), leak),
+            self.structure,
+            batch_maps=self.maps,
+            notes=(self.note,),
+            doubts=leak_doubts(leak, "Pass classes to keep as `given`, if they are known, or more samples."),
+            n_folds=N_FOLDS,
+        )
+        log = TrainingLog(np.array([0.0]), 0.0, stopped_on_plateau=False)
+        return training.trained(LinearMap(self.unknown), log, learned)
+
+
+def batch_map_summary(
+    inputs: TrainingInput, first: Preprocessing, seed: int, *, n_components: int | None, n_bins: int | None
+) -> BatchMapSummary:
+    """Estimate batch-specific maps, or raise."""
+    data = inputs.data
+    columns, kinds = read_columns(data.nuisance, len(data), n_bins)
+    strata = read_strata(data.given, len(data), may_miss=True)
+    nuisance = assemble(columns, kinds, np.where(strata < 0, strata.max() + 1, strata))
+    nuisance.refuse_identical()
+    rows = some_rows(np.arange(len(data)), first, np.random.default_rng(seed % 2**63))
+    x, seen = np.asarray(data.X[rows]), nuisance.take(rows)
+    white = first(torch.as_tensor(x)).double().numpy()
+    size = np.linalg.pinv(first.linear_map.numpy())
+    found = directions(white, seen.groupings(), spreads=False, size=size, rng=np.random.default_rng(0))
+    known = strata[rows] if data.given is not None and (strata >= 0).any() else None
+    groups = None if data.groups is None else data.groups[rows]
+    maps, leak, structure = _cross_fitted(x.astype(np.float64), seen, known, groups, n_components, seed)
+    rare = "the effects of these levels are estimated from few samples, and shrunk towards zero."
+    return BatchMapSummary(
+        maps.n_components,
+        warnings=nuisance_doubts(nuisance, rare) + _doubts(structure, nuisance),
+        n_nuisance_directions=(found.n_means, found.n_spreads),
+        reader=NuisanceReader.of(nuisance, kinds, None),
+        note=f"{maps.n_components} latents: {maps}.",
+        maps=maps,
+        unknown=_map_of_unknown(first, white, maps.encode(x, seen.level), found),
+        chance_loss=nuisance.chance_loss(),
+        leak=leak,
+        structure=structure,
+    )
+
+
+def _cross_fitted(
+    x: Matrix,
+    nuisance: NuisanceTable,
+    labels: Labels | None,
+    groups: Labels | None,
+    n_components: int | None,
+    seed: int,
+) -> tuple[BatchMaps, Leakage | None, StructureKept]:
+    """Fit batch-specific maps, and test each third of the samples with maps that were estimated from the others."""
+    batch = nuisance.level
+    maps = fit_batch_maps(
+        x, batch, nuisance.n_levels, n_components=n_components, labels=labels, random_state=seed % 2**32
+    )
+    rng = np.random.default_rng(seed % 2**63)
+    if groups is None:
+        fold = assign_folds(np.arange(len(x)), N_FOLDS, rng, combined(nuisance.strata, batch))
+    else:
+        fold = assign_folds(as_numbers(groups), N_FOLDS, rng)
+    latents = np.zeros((len(x), maps.n_components))
+    for part in range(fold.max() + 1):
+        rest, held = fold != part, fold == part
+        other = refit_batch_maps(maps, x[rest], batch[rest], labels=None if labels is None else labels[rest])
+        latents[held] = other.encode(x[held], batch[held])
+    # Proportions of classes or clusters may differ between batches; samples within one may not.
+    within = nuisance.strata if labels is not None else None
+    if labels is None and maps.mixture is not None:
+        within = maps.clusters(x, batch)
+    leak = probe_nuisance(latents, nuisance, within=within, groups=groups, seed=seed, names=QUICK_PROBES)
+    return maps, leak, structure_kept(x, latents, batch, random_state=seed % 2**32)
+
+
+def _doubts(structure: StructureKept, nuisance: NuisanceTable) -> tuple[str, ...]:
+    doubts: tuple[str, ...] = ()
+    if structure.n_samples and structure.is_empty:
+        doubts += (
+            f"next to nothing of the data is left: {structure}. Increase n_components, or check whether X varies "
+            "within levels of the nuisance.",
+        )
+    sizes = np.bincount(nuisance.level)
+    if len(sizes) > MIN_PER_LEVEL and np.median(sizes) < MIN_PER_LEVEL:
+        doubts += (
+            f"y has {len(sizes)} levels with {np.median(sizes):.0f} samples each (median): too few to estimate the "
+            "effect of each. Is y the batch, or does it name samples? Merge levels, or pass another column.",
+        )
+    return doubts
+
+
+def _map_of_unknown(first: Preprocessing, white: Matrix, latents: Matrix, found: Directions) -> Encoder:
+    """Return the map for samples of unknown batch: ridge regression of latents without differences of means."""
+    rows = found.basis[found.n_means :] if found.n_blind else found.basis
+    shown = white @ rows.T
+    shown, target = shown - shown.mean(0), latents - latents.mean(0)
+    weight = np.linalg.solve(shown.T @ shown / len(shown) + RIDGE * np.eye(len(rows)), shown.T @ target / len(shown))
+    body = nn.utils.skip_init(nn.Linear, white.shape[1], latents.shape[1]).requires_grad_(False)
+    body.weight.copy_(torch.as_tensor(weight.T @ rows))
+    body.bias.copy_(torch.as_tensor(latents.mean(0) - white.mean(0) @ rows.T @ weight))
+    return Encoder(first, body, Reals())
