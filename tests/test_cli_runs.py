@@ -220,7 +220,7 @@ def test_errors_of_an_estimator_name_options_of_the_command_line(data, monkeypat
 
 def test_a_plan_on_the_command_line_names_its_options(data):
     printed = call("plan", data, *OBSERVED, "--nuisance", "batch").stdout
-    assert "Forget, 4 latents: forget (" in printed
+    assert "Forget, 5 latents: forget-nonlinear (" in printed
     assert "networks." not in printed
     assert "n_components" not in printed
 
@@ -291,7 +291,7 @@ def test_check_and_plan_use_all_side_variables_and_write_nothing(data):
     assert "latent independent of the nuisance" in result.output
     result = call("plan", data, *OBSERVED, "--nuisance", "batch")
     assert "To fit it: pindown fit" in result.output
-    assert "--nuisance batch -d 4 -o run" in result.output
+    assert "--nuisance batch -d 5 -o run" in result.output
     assert contents(data.parent) == before
 
 

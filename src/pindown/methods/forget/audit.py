@@ -214,7 +214,7 @@ class ForgetSpec(MethodSpec["Forget"]):
         estimator += ".fit(X, nuisance, given=label)" if confounded or given is not None else ""
         if np.ndim(data.X) == 2 and not linear:
             spreads = next(verdict for verdict in found if verdict.assumption == theory.NUISANCE_VMF)
-            means_only = "the nuisance shifts means only, as far as can be seen: encoder=networks.linear has a theorem."
+            means_only = "the nuisance shifts means only, as far as can be seen: a linear encoder has a theorem."
             nonlinear = f"linear latents cannot be invariant, since {spreads.why}"
             notes += (nonlinear if spreads.outcome == "fails" else means_only,)
         return Plan(estimator, est.guarantee, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
