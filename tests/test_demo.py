@@ -1,14 +1,11 @@
 """The demonstration recovers what it should, and leaves a whole page or none."""
 
-import warnings
-
 import numpy as np
 import pytest
 
 from pindown import demo
 from pindown.auditing.page import shown
 from pindown.demo import Budget, run
-from pindown.errors import IdentifiabilityWarning
 from pindown.theory import CONTRAST_SPHERE, FORGET
 
 SMALL = Budget(n_pairs=8_000, n_labelled=16_000, n_test=2_000, max_iter=400)
@@ -16,8 +13,13 @@ HASTY = Budget(n_pairs=600, n_labelled=600, n_test=200, max_iter=1)
 
 
 @pytest.fixture(scope="module")
-def shown_demo(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("demo") / "demo.html", verbose=False, budget=SMALL)
+def page(tmp_path_factory):
+    return tmp_path_factory.mktemp("demo") / "demo.html"
+
+
+@pytest.fixture(scope="module")
+def shown_demo(page):
+    return run(page, verbose=False, budget=SMALL)
 
 
 @pytest.mark.slow
@@ -31,7 +33,7 @@ def test_the_sphere_is_recovered_far_beyond_a_linear_fit(shown_demo):
 
 @pytest.mark.slow
 def test_the_nuisance_is_removed_and_the_rest_is_kept(shown_demo):
-    nuisance, facts = shown_demo.table[1], shown_demo.page.sections[1].facts
+    nuisance, facts = shown_demo.table[1], shown_demo.sections[1].facts
     assert max(nuisance.linear, nuisance.chance) + 0.05 < nuisance.recovered
     assert nuisance.recovered > 0.85
     probe, kept, angle = (float(fact.value.rstrip("°")) for fact in facts)
@@ -40,22 +42,9 @@ def test_the_nuisance_is_removed_and_the_rest_is_kept(shown_demo):
     assert angle < 5
 
 
-def test_a_fit_returns_identifiability_warnings_and_passes_others_on():
-    class Doubtful:
-        def fit(self, x, y):
-            warnings.warn("too few classes", IdentifiabilityWarning, stacklevel=1)
-            warnings.warn("overflow", RuntimeWarning, stacklevel=1)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("default", RuntimeWarning)
-        with pytest.warns(RuntimeWarning) as passed_on:
-            assert demo._fit(Doubtful(), None, None) == ("too few classes",)
-    assert [w.category for w in passed_on] == [RuntimeWarning]
-
-
 @pytest.mark.slow
 def test_the_recovered_sphere_is_drawn_where_the_true_one_is_and_the_observed_one_is_not(shown_demo):
-    figure = shown_demo.page.sections[0].figures[0]
+    figure = shown_demo.sections[0].figures[0]
     assert figure.kind == "clouds"
     true, observed, recovered = (np.array(cloud["points"]) for cloud in figure.data["clouds"])
     miss, distortion = (np.linalg.norm(cloud - true, axis=1).mean() for cloud in (recovered, observed))
@@ -64,8 +53,8 @@ def test_the_recovered_sphere_is_drawn_where_the_true_one_is_and_the_observed_on
 
 
 @pytest.mark.slow
-def test_the_page_is_at_the_output_and_says_what_the_table_says(shown_demo):
-    html = shown_demo.output.read_text(encoding="utf-8")
+def test_the_page_shows_the_numbers_of_the_table(shown_demo, page):
+    html = page.read_text(encoding="utf-8")
     for row, claim in zip(shown_demo.table, shown_demo.claims, strict=True):
         assert shown(row.recovered, 3) in html
         assert claim in html
@@ -100,6 +89,6 @@ def test_claims_give_the_theorem(shown_demo):
 @pytest.mark.slow
 def test_too_short_a_fit_is_not_called_a_recovery(tmp_path):
     hasty = run(tmp_path / "demo.html", verbose=False, budget=HASTY)
-    assert hasty.page.title != "Hidden variables, recovered"
+    assert hasty.title != "Hidden variables, recovered"
     assert "not recovered" in hasty.claims[0]
-    assert "not recovered" in hasty.page.sections[0].title
+    assert "not recovered" in hasty.sections[0].title

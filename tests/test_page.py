@@ -36,12 +36,12 @@ from pindown.auditing.page import (
     sliders,
     write_whole,
 )
-from pindown.demo import Condition, Fact, Page, Row, Section
+from pindown.demo import Condition, Demo, Fact, Row, Section
 
 ATTACK = "</script><script>alert('x & y')</script>"
 
 
-def a_page(text: str = "plain") -> Page:
+def a_page(text: str = "plain") -> Demo:
     """Return a page with every kind of figure, and the text everywhere a text can stand."""
     rng = np.random.default_rng(0)
     net = rng.normal(size=(9, 9, 3)) / 2
@@ -86,7 +86,7 @@ def a_page(text: str = "plain") -> Page:
         not_promised=(text,),
         warned=(text,),
     )
-    return Page(text, kicker=text, lead=text, sections=(section,), footer=text)
+    return Demo(text, kicker=text, lead=text, sections=(section,), footer=text)
 
 
 class Reader(HTMLParser):

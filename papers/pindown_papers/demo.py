@@ -39,7 +39,6 @@ from pindown.demo import (
     loss_curves,
     nuisance_section,
     recover,
-    recovered,
     sphere_net,
     sphere_section,
 )
@@ -119,7 +118,7 @@ def _box(fit: Recovery) -> Section:
         for j in range(d)
     )
     return fit.section(
-        "A box, down to its axes" if recovered(score) else "A box, not recovered",
+        "A box, down to its axes" if score.success else "A box, not recovered",
         "Four variables in a box, with positives that differ by a Laplace distribution. Its density has ridges along "
         "the axes, so a rotated solution fits worse: here each latent is identified by itself.",
         score,
@@ -173,7 +172,7 @@ def _clusters(fit: Recovery) -> Section:
     vectors, learned = fit.process.vectors.numpy(), fit.estimator.class_vectors_
     angles = np.degrees(np.arccos(np.clip((learned @ rotation * vectors).sum(axis=1), -1, 1)))
     return fit.section(
-        "Clusters, from their labels" if recovered(score) else "Clusters, not recovered",
+        "Clusters, from their labels" if score.success else "Clusters, not recovered",
         f"{N_CLASSES} clusters on a sphere pass through a random network of four layers. Classify learns to predict "
         "their labels, and nothing else. Since the class vectors lie in no plane, this identifies the whole sphere, "
         "also between and within the clusters, and the class vectors with it.",
@@ -254,7 +253,7 @@ def _graph(fit: Recovery) -> Section:
         slope, shift = np.polyfit(latent, true, 1)
         panels.append(Panel(f"Latent {j + 1}", f"recovered latent {own + 1}", true, slope * latent + shift, linear))
     return fit.section(
-        "A graph, from observations alone" if recovered(score) else "A graph, not recovered",
+        "A graph, from observations alone" if score.success else "A graph, not recovered",
         "Three latents, six observed variables, and no pairs, labels or time. Each latent affects other observed "
         "variables. Among all models that explain the data, Dictionary looks for the one with the fewest edges. "
         "Principal components, which need no truth either, stand in place of a linear fit.",
@@ -300,7 +299,7 @@ def _rooms(budget: Budget, options: dict[str, Any]) -> Section:
     score = Row("A room", "MCC", mcc(fit.z_linear, fit.z), mcc(fit.z_hat, fit.z), chance_mcc(len(FACTORS)))
     generator, before, after = _rotated_generator(seed, budget)
     section = fit.section(
-        "A room, seen" if recovered(score) else "A room, not recovered",
+        "A room, seen" if score.success else "A room, not recovered",
         "Images of rooms, 16 × 16 pixels, in pairs that differ a little: in the hues of floor, wall and cube and in "
         "the position of the camera. From pixels alone each of the four is identified, because positives differ by a "
         "Laplace distribution.",

@@ -39,13 +39,13 @@ def test_unrelated_pairs_are_no_better_than_a_linear_fit_and_carry_no_informatio
     sphere, _, unrelated, *_ = shown_demo.table
     assert unrelated.linear == pytest.approx(sphere.linear, abs=1e-6)  # the same samples
     assert unrelated.recovered < unrelated.linear + 0.05
-    information = shown_demo.page.sections[2].facts[0].value
+    information = shown_demo.sections[2].facts[0].value
     assert information in (".00 nats", "−.00 nats", "−.01 nats")
 
 
 @pytest.mark.slow
 def test_clusters_are_recovered_with_their_class_vectors_and_concentration(shown_demo):
-    clusters, facts = shown_demo.table[3], shown_demo.page.sections[3].facts
+    clusters, facts = shown_demo.table[3], shown_demo.sections[3].facts
     assert 1 - clusters.recovered < (1 - clusters.linear) / 3
     assert clusters.recovered > 0.98
     vectors, angle, concentration, accuracy = (float(fact.value.rstrip("°")) for fact in facts)
@@ -57,14 +57,14 @@ def test_clusters_are_recovered_with_their_class_vectors_and_concentration(shown
 
 @pytest.mark.slow
 def test_clusters_in_a_plane_are_recovered_in_the_plane_only(shown_demo):
-    across, section = shown_demo.table[4], shown_demo.page.sections[4]
+    across, section = shown_demo.table[4], shown_demo.sections[4]
     assert 1 - across.recovered > 0.1
     assert float(section.facts[0].value) > 0.97  # along the plane
 
 
 @pytest.mark.slow
 def test_the_graph_is_recovered_without_any_side_information(shown_demo):
-    graph, facts = shown_demo.table[6], shown_demo.page.sections[6].facts
+    graph, facts = shown_demo.table[6], shown_demo.sections[6].facts
     assert graph.chance == pytest.approx(0.825, abs=0.01)
     assert 1 - graph.recovered < 1 - graph.linear
     assert graph.recovered > 0.95
@@ -74,7 +74,7 @@ def test_the_graph_is_recovered_without_any_side_information(shown_demo):
 
 @pytest.mark.slow
 def test_rooms_are_recovered_from_pixels_and_shown(shown_demo):
-    room, section = shown_demo.table[7], shown_demo.page.sections[7]
+    room, section = shown_demo.table[7], shown_demo.sections[7]
     assert room.chance == pytest.approx(0.77, abs=0.01)
     assert room.recovered > max(room.linear, 0.83)  # after so few steps
     _, along, swapped, film, before, after = section.figures
@@ -89,7 +89,7 @@ def test_rooms_are_recovered_from_pixels_and_shown(shown_demo):
 
 @pytest.mark.slow
 def test_class_vectors_are_drawn_where_the_true_ones_are_and_class_means_are_not(shown_demo):
-    drawn = shown_demo.page.sections[3].figures[0].data["clouds"]
+    drawn = shown_demo.sections[3].figures[0].data["clouds"]
     true, observed, recovered = (np.array(cloud["arrows"]) for cloud in drawn)
     assert true.shape == (20, 2, 3)
     miss, distortion = (np.linalg.norm(a - true, axis=-1)[:, 1].mean() for a in (recovered, observed))
@@ -111,20 +111,20 @@ def test_claims_give_the_theorem_and_broken_assumptions_support_none(shown_demo)
     assert VMF_CONDITIONAL.name in unrelated
     assert AFFINE_GENERATORS.name in flat
     assert not any("up to" in claim for claim in (unrelated, flat))
-    statuses = [[c.status for c in section.conditions].count("broken") for section in shown_demo.page.sections]
+    statuses = [[c.status for c in section.conditions].count("broken") for section in shown_demo.sections]
     assert statuses == [0, 0, 1, 0, 1, 0, 0, 0]
     assert CONTRAST_LP.source in room
-    assert [c.status for c in shown_demo.page.sections[6].conditions].count("not checked") == 1
+    assert [c.status for c in shown_demo.sections[6].conditions].count("not checked") == 1
     assert "diffeomorphic mixing" in graph
 
 
 @pytest.mark.slow
 def test_too_short_a_fit_is_not_called_a_recovery(tmp_path):
     hasty = run(tmp_path / "demo.html", verbose=False, budget=HASTY, make_sections=demo.all_sections)
-    assert hasty.page.title != "Hidden variables, recovered"
+    assert hasty.title != "Hidden variables, recovered"
     for i in (0, 1, 3, 6):
         assert "not recovered" in hasty.claims[i]
-        assert "not recovered" in hasty.page.sections[i].title
+        assert "not recovered" in hasty.sections[i].title
 
 
 def test_matching_undoes_order_sign_scale_and_shift_but_no_rotation():

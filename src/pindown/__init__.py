@@ -54,30 +54,21 @@ if TYPE_CHECKING:
     from pindown.saving import load
     from pindown.training import Trainer, TrainingDivergedError, optimizers
 
-_HOME = {
-    "Classify": "pindown.methods",
-    "Contrast": "pindown.methods",
-    "Data": "pindown.data",
-    "Dictionary": "pindown.methods",
-    "Forget": "pindown.methods",
-    "IdentifiabilityWarning": "pindown.errors",
-    "InputError": "pindown.errors",
-    "LatentAction": "pindown.methods",
-    "Sparse": "pindown.methods",
-    "SparseBasis": "pindown.methods",
-    "SparsePair": "pindown.methods",
-    "Trainer": "pindown.training",
-    "TrainingDivergedError": "pindown.training",
-    "activations": "pindown.methods.sparse.activations",
-    "align": "pindown.methods.alignment",
-    "audit": "pindown.auditing.audit",
-    "disentangle": "pindown.methods.dictionary.disentangle",
-    "forget": "pindown.methods.forget.annotated",
-    "load": "pindown.saving",
-    "optimizers": "pindown.training",
-    "plan": "pindown.methods.planning",
-    "probe": "pindown.auditing.probing",
+_NAMES = {
+    "auditing.audit": "audit",
+    "auditing.probing": "probe",
+    "data": "Data",
+    "errors": "IdentifiabilityWarning InputError",
+    "methods": "Classify Contrast Dictionary Forget LatentAction Sparse SparseBasis SparsePair",
+    "methods.alignment": "align",
+    "methods.dictionary.disentangle": "disentangle",
+    "methods.forget.annotated": "forget",
+    "methods.planning": "plan",
+    "methods.sparse.activations": "activations",
+    "saving": "load",
+    "training": "Trainer TrainingDivergedError optimizers",
 }
+_HOME = {name: f"pindown.{module}" for module, names in _NAMES.items() for name in names.split()}
 """The module of each name that is not a module itself."""
 
 __all__ = [

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from scipy.linalg import subspace_angles
 from sklearn.linear_model import LinearRegression
-from torch import Tensor
 
 from pindown import metrics, networks
 from pindown.auditing.page import (
@@ -34,10 +33,18 @@ from pindown.methods import Contrast, Forget
 from pindown.simulate import Nuisance, Pairs
 from pindown.theory import Assumption, Theorem
 
+Array = NDArray[Any]  # float32 or float64
+
 RECOVERED = 0.9
 """Latents count as recovered if the fit closes this fraction of the gap between a linear fit and a perfect score."""
 
-BATCH_SIZE = 512
+BATCH_SIZE, N_DRAWN = 512, 1_500
+"""Samples per step; points in a figure, enough to show a surface, few enough to rotate it smoothly."""
+
+CONCENTRATION = 10.0
+"""κ of positives and clusters: about 25° from the mean."""
+
+THREE_CLOUDS = "Three clouds of the same points, with a net: the true sphere, the observations, and what was recovered."
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------
@@ -63,6 +70,11 @@ class Row:
     def gap_closed(self) -> float:
         """The fraction of the gap between the linear fit and a perfect score that is closed; negative if it grew."""
         return round((self.recovered - self.linear) / (1 - self.linear), 6)
+
+    @property
+    def success(self) -> bool:
+        """Whether the latents count as recovered."""
+        return self.gap_closed >= RECOVERED
 
 
 class Fact(NamedTuple):
@@ -93,18 +105,28 @@ class Section:
     claim: str
     conditions: tuple[Condition, ...]
     not_promised: tuple[str, ...]
-    warned: tuple[str, ...] = ()  # identifiability warnings of the estimator
+    warned: tuple[str, ...] = ()  # warnings of the estimator
 
 
 @dataclass(frozen=True, eq=False)
-class Page:
-    """The content of the page."""
+class Demo:
+    """The results of the demonstration, as its page shows them."""
 
     title: str
     kicker: str
     lead: str
     sections: tuple[Section, ...]
     footer: str
+
+    @property
+    def table(self) -> tuple[Row, ...]:
+        """One row per simulation: name, metric, linear, recovered, chance."""
+        return tuple(section.score for section in self.sections)
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """One sentence per simulation: the supported claim and its theorem."""
+        return tuple(section.claim for section in self.sections)
 
     def html(self) -> str:
         """Return the page as self-contained HTML."""
@@ -122,24 +144,6 @@ class Budget:
     n_labelled: int = 40_000
     n_test: int = 4_000
     max_iter: int = 1_000
-
-
-@dataclass(frozen=True, eq=False)
-class Demo:
-    """The results of the demonstration, and the path of the page."""
-
-    page: Page
-    output: Path
-
-    @property
-    def table(self) -> tuple[Row, ...]:
-        """One row per simulation: name, metric, linear, recovered, chance."""
-        return tuple(section.score for section in self.page.sections)
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """One sentence per simulation: the supported claim and its theorem."""
-        return tuple(section.claim for section in self.page.sections)
 
 
 MakeSections = Callable[[Budget, dict[str, Any]], tuple[Section, ...]]
@@ -179,19 +183,17 @@ def run(
     >>> import tempfile
     >>> small = Budget(n_pairs=2_000, n_labelled=2_000, n_test=500, max_iter=25)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     demo = run(Path(folder) / "demo.html", budget=small)
-    ...     print(demo.output.name, [row.metric for row in demo.table])
-    demo.html ['R²', 'invariance']
+    ...     print([row.metric for row in run(Path(folder) / "demo.html", budget=small).table])
+    ['R²', 'invariance']
     """
-    output = Path(output)
     check_writable(output)
     start = time.monotonic()
     options = {"batch_size": BATCH_SIZE, "max_iter": budget.max_iter, "verbose": verbose, "random_state": random_state}
     sections = (main_sections if make_sections is None else make_sections)(budget, options)
     seconds = time.monotonic() - start
     # Latents are to be recovered exactly if all assumptions hold.
-    success = all(recovered(each.score) != any(c.status == "broken" for c in each.conditions) for each in sections)
-    page = Page(
+    success = all(each.score.success != any(c.status == "broken" for c in each.conditions) for each in sections)
+    demo = Demo(
         title="Hidden variables, recovered" if success else "Not everything came out as the theorems promise",
         kicker=f"pindown demo · seed {random_state}",
         lead="Each simulation below hides a few variables behind a mixing. pindown sees only the mixed data, and at "
@@ -201,24 +203,8 @@ def run(
         footer=f"{budget.n_pairs:,} pairs or {budget.n_labelled:,} labelled samples and {budget.max_iter:,} steps per "
         f"simulation, {budget.n_test:,} test samples; {seconds:.0f} seconds in total.",
     )
-    write_whole(page.html(), output)
-    return Demo(page, output)
-
-
-def recovered(row: Row) -> bool:
-    """Return whether the fit closes most of the gap between a linear fit and a perfect score."""
-    return row.gap_closed >= RECOVERED
-
-
-Array = NDArray[Any]  # float32 or float64
-
-N_DRAWN = 1_500
-"""Points in a figure: enough to show a surface, few enough to rotate it smoothly."""
-
-THREE_CLOUDS = "Three clouds of the same points, with a net: the true sphere, the observations, and what was recovered."
-
-CONCENTRATION = 10.0
-"""κ of positives and clusters: about 25° from the mean."""
+    write_whole(demo.html(), output)
+    return demo
 
 
 def main_sections(budget: Budget, options: dict[str, Any]) -> tuple[Section, ...]:
@@ -246,7 +232,7 @@ class Recovery:
     z: Array  # (n, d) the true latents
     z_hat: Array  # (n, d)
     z_linear: Array  # (n, d) linear regression of the true latents on x
-    warned: tuple[str, ...]  # identifiability warnings of the fit
+    warned: tuple[str, ...]  # warnings of the fit
     unchecked: tuple[Assumption, ...]  # assumptions that cannot be checked here
 
     @property
@@ -283,7 +269,7 @@ class Recovery:
         if self.broken:
             missing = " and ".join(assumption.name for assumption in self.broken)
             claim = f"no claim is supported, because an assumption of {theorem.source} is broken: {missing}."
-        elif not recovered(score):
+        elif not score.success:
             claim = f"not recovered. {theorem.source} promises more, but only at the optimum: train longer."
         not_promised = () if self.broken else theorem.not_promised
         return Section(title, text, score, figures, facts, f"{numbers}: {claim}", conditions, not_promised, self.warned)
@@ -295,22 +281,14 @@ def recover(
     """Fit an estimator to samples and their side variable, and encode test samples; its seed is that of the samples."""
     train, test = (process.sample(n, random_state=estimator.random_state + k) for n, k in ((n_train, 1), (n_test, 2)))
     side, test_side = (part.u if part.x_pos is None else part.x_pos for part in (train, test))
-    warned = _fit(estimator, train.x, side)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", IdentifiabilityWarning)
+        estimator.fit(train.x, side)
+    warned = tuple(str(warning.message) for warning in caught)
     x, z = test.x.numpy(), test.z.numpy()
     z_linear = LinearRegression().fit(train.x.flatten(1).numpy(), train.z.numpy()).predict(x.reshape(len(x), -1))
     known = np.empty(0) if test_side is None else test_side.numpy()
     return Recovery(process, estimator, x, known, z, estimator.transform(x), z_linear, warned, unchecked)
-
-
-def _fit(estimator: Any, x: Tensor | None, side: Tensor | None) -> tuple[str, ...]:
-    """Fit, and return the identifiability warnings, which the page shows; other warnings pass."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", IdentifiabilityWarning)
-        estimator.fit(x, side)
-    for other in caught:
-        if not issubclass(other.category, IdentifiabilityWarning):
-            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    return tuple(str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning))
 
 
 def sphere_section(fit: Recovery) -> Section:
@@ -318,7 +296,7 @@ def sphere_section(fit: Recovery) -> Section:
     score, alignment, net = fit.r2("The sphere"), metrics.procrustes(fit.z_hat, fit.z), sphere_net()
     information = np.log(CONCENTRATION / np.sinh(CONCENTRATION)) + CONCENTRATION / np.tanh(CONCENTRATION) - 1
     return fit.section(
-        "A sphere, unscrambled" if recovered(score) else "A sphere, not recovered",
+        "A sphere, unscrambled" if score.success else "A sphere, not recovered",
         "Points on a sphere, each with a positive nearby, pass through a random network of four layers. From the "
         "distorted pairs alone, pindown learns a map back. A rotation cannot be identified from such data, and is not "
         "claimed.",
@@ -371,7 +349,7 @@ def nuisance_section(budget: Budget, options: dict[str, Any]) -> Section:
         f"{shown(kept, 3)}"
     )
     return fit.section(
-        "A nuisance, forgotten" if recovered(score) else "A nuisance, not forgotten",
+        "A nuisance, forgotten" if score.success else "A nuisance, not forgotten",
         "A nuisance of three levels, such as a batch, a camera or a body, moves five observed variables. Forget trains "
         "adversarially: a classifier predicts the nuisance from the latents, and the encoder removes what it uses. "
         "Invariance is 1 if no probe, trained afterwards, predicts the nuisance better than chance, and 0 if one is "

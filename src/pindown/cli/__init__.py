@@ -41,9 +41,6 @@ def run_demo(
 
     Two simulations take half a minute. With the extra ``papers`` there are eight, in one to two minutes.
     """
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from pindown.auditing.page import check_writable, shown
 
     with user_errors(OSError), interruptible("no page was written."):
@@ -52,15 +49,12 @@ def run_demo(
 
         result = demo.run(output, random_state=seed, make_sections=_all_sections())
     out = console()
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for i, heading in enumerate(("simulation", "score", "linear fit", "recovered", "chance")):
-        table.add_column(heading, justify="right" if i > 1 else "left", no_wrap=i != 1)
     for row in result.table:
-        table.add_row(row.name, row.metric, *(shown(score, 3) for score in (row.linear, row.recovered, row.chance)))
-    out.print(table)
+        scores = [f"{name} {shown(value, 3)}" for name, value in (("chance", row.chance), ("linear fit", row.linear))]
+        out.print(f"{row.name:20} {row.metric} {shown(row.recovered, 3)} ({', '.join(scores)})", markup=False)
     for claim in result.claims:
         out.print(claim, markup=False)
-    out.print(f"\nThe page: {result.output}", markup=False, soft_wrap=True)
+    out.print(f"\nThe page: {output}", markup=False, soft_wrap=True)
 
 
 def _all_sections() -> MakeSections | None:
@@ -73,28 +67,16 @@ def _all_sections() -> MakeSections | None:
         return None
 
 
-# ---- commands of the package `pindown_papers`, of the extra ``papers`` -----------------------------------------------
-
-
-def list_experiments(context: typer.Context) -> None:
-    """List the experiments that `reproduce` can run."""
-    _pass_on("list", context)
-
-
-def reproduce_experiment(context: typer.Context) -> None:
-    """Run a paper's table again, and print its numbers next to ours."""
-    _pass_on("reproduce", context)
-
-
-def _pass_on(name: str, context: typer.Context) -> None:
-    """Run a command of the papers' package; exit with the way to install it if it is missing."""
+def run_papers_command(context: typer.Context) -> None:
+    """Run the command of the package `pindown_papers`; exit with the way to install it if it is missing."""
     try:
-        app = importlib.import_module("pindown_papers.commands").app
+        commands = importlib.import_module("pindown_papers.commands").app
     except ModuleNotFoundError as error:
         if error.name not in ("pindown_papers", "pindown_papers.commands"):
             raise
         fail('the papers\' tables are a package of their own. Install it: pip install "pindown[papers]"')
-    command = typer.main.get_group(app).commands[name]
+    name = str(context.info_name)
+    command = typer.main.get_group(commands).commands[name]
     with command.make_context(name, list(context.args), parent=context.parent) as passed:
         command.invoke(passed)
 
@@ -110,8 +92,11 @@ for name, command, example in (
     ("theory", show_theory, "pindown theory contrast-sphere -d 5"),
 ):
     app.command(name, epilog=f"Example: {example}")(command)
-app.command("list", context_settings=WITH_ALL_ARGUMENTS)(list_experiments)
-app.command("reproduce", context_settings=WITH_ALL_ARGUMENTS)(reproduce_experiment)
+for name, text in (
+    ("list", "List the experiments that `reproduce` can run."),
+    ("reproduce", "Run a paper's table again, and print its numbers next to ours."),
+):
+    app.command(name, help=text, context_settings=WITH_ALL_ARGUMENTS)(run_papers_command)
 
 
 def _print_version(wanted: bool) -> None:
