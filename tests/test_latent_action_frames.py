@@ -97,7 +97,6 @@ def test_an_audit_of_frames_scores_latents_and_shows_predictions(unpaired, learn
     found = result
     assert min(found.score(f"10 steps of {e} predicted (R²)").value for e in (0, 1)) > 0.1
     assert result.save(tmp_path / "a.html").read_text(encoding="utf-8").count("data:image/png") == 2
-    assert len(result.to_dict()["strips"]) == 2
     assert min(found.score(f"motion in frames of {e} reconstructed (R²)").value for e in (0, 1)) > 0.87  # .92 ± .01
     assert found.score("body decodable from the latents").good
     assert not found.claims  # so few episodes

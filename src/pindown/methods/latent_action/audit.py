@@ -22,6 +22,7 @@ from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
 from pindown.data.data import Data, Sides
 from pindown.data.labels import as_numbers, combined
+from pindown.data.splits import hold_out
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.methods.alignment import PolynomialRidge
 from pindown.methods.forget.audit import QUICK
@@ -68,12 +69,9 @@ class TransitionSamples(Samples):
     """Positions before and after are not noise, though latents explain no position."""
 
     def drawn(self, fraction: float, rng: np.random.Generator) -> Mask:
-        """Choose a fraction of the units of each body, and of those that several bodies share."""
-        unit, number = np.unique(self.data.groups, return_inverse=True)
-        bodies = np.zeros((len(unit), int(self.strata.max()) + 1), dtype=bool)
-        bodies[number, self.strata] = True
-        kinds = (rng.permutation(unit[(bodies == kind).all(1)]) for kind in np.unique(bodies, axis=0))
-        return np.isin(self.data.groups, np.concatenate([same[: round(fraction * len(same))] for same in kinds]))
+        """Choose a fraction of the units, evenly over bodies."""
+        assert self.units is not None
+        return hold_out(as_numbers(self.units), fraction, rng, self.strata)
 
 
 def masks(bodies: Sequence[Body], data: Data) -> dict[Body, Mask]:

@@ -193,14 +193,6 @@ def match_covariances(maps: Mapping[Body, BodyMap], transitions: Mapping[Body, T
     }
 
 
-def fit_new_body(transitions: Transitions, known: Transitions, latents: Matrix) -> BodyMap:
-    """Fit a map to latents, of covariance I, of some of the transitions."""
-    fitted = regress_latents(transitions, known, latents, "latents")
-    own = _moments(fitted.encode(transitions))
-    fitted = replace(fitted, weights=fitted.weights @ monge_map(own, np.eye(len(own))))
-    return fitted.with_forward(transitions, fitted.encode(transitions))
-
-
 def _moments(x: Observations) -> Matrix:
     return np.asarray(x.T @ x / len(x), dtype=np.float64)
 
@@ -371,7 +363,10 @@ class BodyMaps:
         if transitions.are_frames:
             features = {**features, body: SlowFeatures.fitted(transitions)}
             transitions = features[body].transitions(transitions)
-        fitted = fit_new_body(transitions, transitions.take(known), latents)
+        fitted = regress_latents(transitions, transitions.take(known), latents, "latents")
+        own = _moments(fitted.encode(transitions))  # the latents of all others have covariance I
+        fitted = replace(fitted, weights=fitted.weights @ monge_map(own, np.eye(len(own))))
+        fitted = fitted.with_forward(transitions, fitted.encode(transitions))
         return replace(self, maps={**self.maps, body: fitted}, features=features)
 
 

@@ -128,7 +128,9 @@ def activations(
         raise InputError("shard_size", f"activations: `shard_size` must be at least 1, got {shard_size}.")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    settings = {"layer": layer, "weights": _checksum(model.state_dict()), "dtype": str(dtype)}
+    weights = hashlib.sha256()
+    _update(weights, model.state_dict())
+    settings = {"layer": layer, "weights": weights.hexdigest(), "dtype": str(dtype)}
     with _only_process(place), _evaluated(model, device), torch.no_grad():
         remove_temporary(place)
         extraction = _Extraction(model, part, samples, dtype, place, _record(place, settings))
@@ -344,12 +346,6 @@ def _other_call(argument: str, place: Path, why: str) -> InputError:
         f"activations: {place} belongs to another call: {printable(why, 500)}. Give another folder, or delete it. To "
         "use its activations as they are, pass the folder to an estimator.",
     )
-
-
-def _checksum(values: object) -> str:
-    digest = hashlib.sha256()
-    _update(digest, values)
-    return digest.hexdigest()
 
 
 def _update(digest: Any, value: Any) -> None:
