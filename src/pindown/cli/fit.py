@@ -156,7 +156,7 @@ def fit_data(
 
             place = Place(output.output)
             with _first_process_decides() as first:
-                run = hold.enter_context(_begun(request, place, training, output)) if first else place.under_way()
+                run = _begin(request, place, training, output, hold) if first else place.under_way()
         scores = _fit(place, request, run, training, output)
     if as_json:
         print_json({"run": str(output.output), **scores})
@@ -192,9 +192,8 @@ def _first_process_decides() -> Iterator[bool]:
     broadcast_object_list(["begun"])
 
 
-@contextmanager
-def _begun(request: FitRequest, place: Place, training: TrainingOptions, output: OutputOptions) -> Iterator[Run]:
-    """Check all that can be checked before training, then begin or resume the run, and hold its place."""
+def _begin(request: FitRequest, place: Place, training: TrainingOptions, output: OutputOptions, hold: ExitStack) -> Run:
+    """Check all that can be checked before training, then begin or resume the run; ``hold`` keeps its place."""
     from pindown.training import best_device
 
     place.check(force=output.force)
@@ -204,12 +203,11 @@ def _begun(request: FitRequest, place: Place, training: TrainingOptions, output:
         best_device(training.device)
     for note in request.data.notes:
         print_warning(note)
-    with ExitStack() as hold:
-        with spinner(f"Planning for {request.source.path.name}"):
-            run, resumed = hold.enter_context(request.begun(place, command_line(), force=output.force))
-        for note in [f"resuming {run.path}."] if resumed else run.record["notes"][len(request.data.notes) :]:
-            print_warning(note)
-        yield run
+    with spinner(f"Planning for {request.source.path.name}"):
+        run, resumed = hold.enter_context(request.begun(place, command_line(), force=output.force))
+    for note in [f"resuming {run.path}."] if resumed else run.record["notes"][len(request.data.notes) :]:
+        print_warning(note)
+    return run
 
 
 def _fit(place: Place, request: FitRequest, run: Run, training: TrainingOptions, output: OutputOptions) -> Scores:

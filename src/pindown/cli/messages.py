@@ -154,30 +154,18 @@ def user_errors(*errors: type[Exception], then: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def _sigterm_as_sigint() -> Iterator[list[int]]:
-    """Let SIGTERM stop a command where Ctrl-C would; yield the signals received."""
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield received
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        signal.raise_signal(signal.SIGINT)
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield received
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-@contextmanager
 def interruptible(state: str, *, diverged: str | None = None) -> Iterator[None]:
     """Print the state when a command is stopped by Ctrl-C or SIGTERM, or because training diverged."""
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    in_main = threading.current_thread() is threading.main_thread()  # only the main thread may set handlers
+    previous = signal.signal(signal.SIGTERM, stop) if in_main else None
     try:
-        with _sigterm_as_sigint() as received:
-            yield
+        yield
     except KeyboardInterrupt:
         print_warning(f"{'terminated' if received else 'stopped'}; {state}")
         raise typer.Exit(143 if received else 130) from None
@@ -188,6 +176,9 @@ def interruptible(state: str, *, diverged: str | None = None) -> Iterator[None]:
             raise
         print_warning(f"{error} {diverged or state}")
         raise typer.Exit(1) from None
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, previous)
 
 
 # ---- parameters as options ------------------------------------------------------------------------------------------

@@ -67,6 +67,9 @@ def _option(help: str, *names: str, **settings: Any) -> Any:
     return typer.Option(*names, help=help, show_default=False, **settings)
 
 
+Name = str | None
+Names = list[str] | None
+
 FILES = "The data: .csv, .tsv, .xlsx, .npz, .npy, .parquet, .h5ad, or a folder of images."
 OF_PACKAGE = "Address of the method, package.module:Class, if it is not installed as one. Its package is imported."
 METHODS = (
@@ -88,35 +91,17 @@ JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 class ColumnOptions:
     """Which column has which role."""
 
-    signal: Annotated[
-        list[str] | None, _column("Column with a label to learn from; repeat it for several measurements.")
-    ] = None
-    nuisance: Annotated[list[str] | None, _column("Column to remove, such as a batch; repeat it for several.")] = None
-    pairs: Annotated[
-        str | None,
-        _column("Column whose equal values are positives, an array of positives (.npz), or `next`: the next row."),
-    ] = None
-    group: Annotated[
-        str | None,
-        _column("Column with subjects, sessions …: rows of one are never split between training and validation."),
-    ] = None
-    given: Annotated[str | None, _column("Label to keep: the nuisance is removed within its values.")] = None
-    features: Annotated[
-        list[str] | None,
-        _column("Observed variables: a name or a pattern such as 'gene_*'; repeatable. By default all other numbers."),
-    ] = None
-    drop: Annotated[list[str] | None, _column("Name or pattern of columns to leave out; repeatable.")] = None
-    truth: Annotated[
-        list[str] | None,
-        _column("Known latents, which the fit does not use and the audit compares with; repeatable."),
-    ] = None
-    id: Annotated[
-        str | None, _column("Column with the names of the samples. By default the first text with distinct values.")
-    ] = None
-    impute: Annotated[str | None, _option("If numbers are missing: median or drop-rows. By default an error.")] = None
-    counts: Annotated[
-        bool, typer.Option("--counts", help="Observed variables are counts: scale each sample, then log(1 + x).")
-    ] = False
+    signal: Annotated[Names, _column("Column with a label to learn from; repeat it for several measurements.")] = None
+    nuisance: Annotated[Names, _column("Column to remove, such as a batch; repeat it for several.")] = None
+    pairs: Annotated[Name, _column("Positives: a column whose equal values are some, an array, or `next` row.")] = None
+    group: Annotated[Name, _column("Column with subjects, sessions …: validation holds out whole ones.")] = None
+    given: Annotated[Name, _column("Label to keep: the nuisance is removed within its values.")] = None
+    features: Annotated[Names, _column("Observed variables: names or patterns as 'gene_*'. By default all.")] = None
+    drop: Annotated[Names, _column("Name or pattern of columns to leave out; repeatable.")] = None
+    truth: Annotated[Names, _column("Known latents, which only the audit uses, to compare with; repeatable.")] = None
+    id: Annotated[Name, _column("Names of the samples. By default the first text with distinct values.")] = None
+    impute: Annotated[Name, _option("If numbers are missing: median or drop-rows. By default an error.")] = None
+    counts: Annotated[bool, _option("Data are counts: scale each sample, then log(1 + x).", "--counts")] = False
 
     def read(self) -> Columns:
         """Return the columns by role."""
@@ -164,25 +149,15 @@ class MethodOptions:
     """Which estimator, with which parameters."""
 
     components: Annotated[
-        int | None,
-        typer.Option("--latents", "--components", "-d", min=1, help="Number of latents. By default that of the plan."),
+        int | None, _option("Number of latents. By default that of the plan.", "--latents", "--components", "-d", min=1)
     ] = None
     sparse: Annotated[
         int | None,
-        _option(
-            "Fit a sparse dictionary of N atoms: --estimator Sparse -d N. Its gate: --option 'gate=TopK(32)'.",
-            min=1,
-            metavar="N",
-        ),
+        _option("Fit a sparse dictionary of N atoms. Its gate: --option 'gate=TopK(32)'.", min=1, metavar="N"),
     ] = None
-    estimator: Annotated[str | None, _option(METHODS)] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="Any other parameter of the estimator, such as batch_size=64; repeatable."),
-    ] = None
-    pca: Annotated[
-        int | None, _option("Keep this number of principal components. By default those above noise.", min=1)
-    ] = None
+    estimator: Annotated[Name, _option(METHODS)] = None
+    option: Annotated[Names, _option("Any other parameter, such as batch_size=64; repeatable.")] = None
+    pca: Annotated[int | None, _option("Principal components to keep. By default those above noise.", min=1)] = None
 
     @property
     def name(self) -> str | None:
