@@ -116,7 +116,7 @@ def test_what_suits_pictures_is_chosen_by_their_shape_and_the_device():
     )
     assert encoder_for(None, image, CPU).keywords == {"widths": (16, 32, 64, 64)}
     assert encoder_for(None, image, gpu).keywords == {"widths": (32, 64, 128, 128)}
-    assert encoder_for(None, 5, CPU) is networks.skip_mlp
+    assert encoder_for(None, 5, CPU) is networks.default_network
     assert encoder_for(networks.mlp, image, CPU) is networks.mlp
     est = Contrast(2)
     est.shape_in_ = image

@@ -8,7 +8,6 @@ from pindown.networks.encoder import Pretrained, built
 from pindown.networks.images import (
     convolutional,
     deconvolutional,
-    default_encoder,
     default_network,
     resnet18,
     temporal,
@@ -41,7 +40,6 @@ __all__ = [
     "built",
     "convolutional",
     "deconvolutional",
-    "default_encoder",
     "default_network",
     "linear",
     "mlp",

@@ -35,15 +35,8 @@ Make = Callable[..., nn.Module] | nn.Module
 def built(owner: str, name: str, make: Make, n_in: Shape, n_out: Shape) -> nn.Module:
     """Return the network ``make(n_in, n_out)``, or raise if it does not map n_in to n_out.
 
-    Parameters
-    ----------
-    owner, name
-        The estimator and its parameter, for error messages.
-    make
-        A function (n_in, n_out) -> nn.Module, which the network remembers (see `MADE_BY`). Or a module, which is
-        copied, so that a second fit has the same initialisation.
-    n_in, n_out
-        Numbers of features; (t, c) or (c, h, w) for sequences or images.
+    The network remembers the function that made it (see `MADE_BY`). A module is copied, so that a second fit has the
+    same initialisation. `owner` and `name` are the estimator and its parameter, for error messages.
 
     Examples
     --------
@@ -95,9 +88,9 @@ def _remedy(n_in: Shape, n_out: Shape) -> str:
     if isinstance(n_out, tuple):
         return "For images and sequences take networks.deconvolutional."
     if isinstance(n_in, int):
-        return "For vectors take networks.skip_mlp; convolutions need samples that are images, (c, h, w)."
-    suited = "sequences take networks.temporal" if len(n_in) == 2 else "images take networks.convolutional"
-    return f"For {suited}, or `preprocess=preprocessing.whiten`, which flattens samples."
+        return "For vectors take networks.skip_mlp; convolutions need images, (c, h, w)."
+    suited = "temporal" if len(n_in) == 2 else "convolutional"
+    return f"Take networks.{suited}, or `preprocess=preprocessing.whiten`, which flattens samples."
 
 
 @dataclass(frozen=True, eq=False)

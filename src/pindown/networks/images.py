@@ -6,9 +6,10 @@ All are linear in low frequencies at initialisation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise, product
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -120,34 +121,9 @@ def deconvolutional(
     return _doubling(n_in, shape[0], shape[1:], widths, hidden)
 
 
-def is_image(shape: Shape) -> bool:
+def is_image(shape: Shape) -> TypeGuard[tuple[int, ...]]:
     """Return whether samples of this shape are images (c, h, w)."""
     return not isinstance(shape, int) and len(shape) == 3
-
-
-def default_encoder(shape: Shape, device: torch.device | None = None) -> Callable[..., nn.Module]:
-    """Return the function (shape, n_outputs) -> nn.Module that makes the default encoder of samples of this shape.
-
-    Parameters
-    ----------
-    shape
-        Number of features, or the shape of a sample: (d,) for `skip_mlp`, (t, c) for `temporal`, (c, h, w) for
-        `convolutional`.
-    device
-        On a CPU, convolutions of images have half as many channels. None means no CPU.
-
-    Examples
-    --------
-    >>> default_encoder(5) is default_encoder((5,)) is skip_mlp, default_encoder((50, 3)) is temporal
-    (True, True)
-    >>> default_encoder((3, 32, 32), torch.device("cpu")).keywords
-    {'widths': (16, 32, 64)}
-    """
-    if isinstance(shape, int) or len(shape) == 1:
-        return skip_mlp
-    if len(shape) == 2:
-        return temporal
-    return convolutional if device is None else partial(convolutional, widths=widths_for(shape, device))
 
 
 def default_network(shape: Shape, n_outputs: int) -> nn.Module:
@@ -158,20 +134,24 @@ def default_network(shape: Shape, n_outputs: int) -> nn.Module:
     >>> [type(default_network(shape, 2)).__name__ for shape in (5, (5,), (3, 16, 16), (50, 3))]
     ['SkipMLP', 'SkipMLP', 'SkipMLP', 'Sequential']
     """
-    n_in = shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
-    return default_encoder(shape)(n_in, n_outputs)
+    match shape:
+        case int(n_in) | (n_in,):
+            return skip_mlp(n_in, n_outputs)
+        case (_, _):
+            return temporal(shape, n_outputs)
+    return convolutional(shape, n_outputs)
 
 
 def encoder_for(make: Make | None, shape: Shape, device: torch.device) -> Make:
     """Return the encoder as requested; None is the default for the shape, and so is `smooth` for images."""
-    return default_encoder(shape, device) if make is None or (make is smooth and is_image(shape)) else make
+    if make is not None and not (make is smooth and is_image(shape)):
+        return make
+    return partial(convolutional, widths=widths_for(shape, device)) if is_image(shape) else default_network
 
 
 def decoder_for(make: Make, shape: Shape, device: torch.device) -> Make:
     """Return the decoder as requested; `smooth`, the default, stands for `deconvolutional` if samples are images."""
-    if make is not smooth or isinstance(shape, int) or not is_image(shape):
-        return make
-    return partial(deconvolutional, widths=widths_for(shape, device))
+    return partial(deconvolutional, widths=widths_for(shape, device)) if make is smooth and is_image(shape) else make
 
 
 def widths_for(shape: tuple[int, ...], device: torch.device) -> tuple[int, ...]:
@@ -347,9 +327,8 @@ def _smoothest(n_channels: int, n: Sequence[int], n_out: int) -> nn.Linear:
 
 
 def _with_weight(layer: nn.Linear, weight: Tensor) -> nn.Linear:
-    with torch.no_grad():
-        layer.weight.copy_(weight)
-        layer.bias.zero_()
+    nn.init.zeros_(layer.bias)
+    layer.weight.data.copy_(weight)
     return layer
 
 

@@ -65,7 +65,7 @@ _BY_MODULE = {
         "BatchTopK BatchTopKModule JumpReLU JumpReLUModule L1 L1Module Matryoshka TopK TopKModule"
     ),
     "pindown.networks.images": (
-        "Block2d=ResidualBlock Cosines Swap Synthesis convolutional deconvolutional default_encoder default_network "
+        "Block2d=ResidualBlock Cosines Swap Synthesis convolutional deconvolutional default_network "
         "resnet18 temporal zero_network"
     ),
     "pindown.networks.preprocessing": (
