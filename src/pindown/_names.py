@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-MANY = 8
-"""Names that are listed in full where none is near."""
+MANY = 8  # names that are listed in full where none is near
 
 
 def printable(text: object, limit: int = 60) -> str:

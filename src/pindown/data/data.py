@@ -14,11 +14,8 @@ from pindown.errors import InputError
 NEXT = "next"
 """Instead of positives: the positive of each sample is the next sample, of the same group if there are groups."""
 
-LARGEST = 1e150
-"""Numbers beyond it have no square in float64, and numbers below its inverse have none above zero."""
-
-ROLES = ("signal", "nuisance", "pairs", "given", "groups", "truth", "floor")
-"""Roles of side variables."""
+LARGEST = 1e150  # numbers beyond it have no square in float64, and numbers below its inverse have none above zero
+ROLES = ("signal", "nuisance", "pairs", "given", "groups", "truth", "floor")  # roles of side variables
 
 
 class Sides(TypedDict, total=False):

@@ -32,11 +32,8 @@ from pindown.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-READ_BYTES = 1 << 24
-"""Bytes of samples that are read from a parquet file at once, counted in float64."""
-
-RECORD = "activations.json"
-"""The file of a folder of activations that lists its shards."""
+READ_BYTES = 1 << 24  # bytes of samples that are read from a parquet file at once, counted in float64
+RECORD = "activations.json"  # the file of a folder of activations that lists its shards
 
 DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32}
 """Types that can be mapped, by their names in safetensors files."""

@@ -20,32 +20,21 @@ from pindown.data.sources import Batch, IndexedSource
 from pindown.data.table_files import map_npy, open_text, optional_module
 from pindown.errors import InputError
 
-IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
-"""Suffixes of files that Pillow reads."""
-
-SUFFIXES = (*IMAGES, ".npy")
-"""Suffixes of all files that count as images."""
-
-SIXTEEN_BIT = ("I;16", "I;16B", "I;16L", "I")
-"""Pillow's modes for 16-bit grey."""
-
-GREY = ("1", "L", "LA", "F", *SIXTEEN_BIT)
-"""Pillow's modes with one channel, with or without transparency."""
+IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")  # suffixes of files that Pillow reads
+SUFFIXES = (*IMAGES, ".npy")  # suffixes of all files that count as images
+SIXTEEN_BIT = ("I;16", "I;16B", "I;16L", "I")  # Pillow's modes for 16-bit grey
+GREY = ("1", "L", "LA", "F", *SIXTEEN_BIT)  # Pillow's modes with one channel, with or without transparency
 
 ORIENTATION, BITS = 0x0112, 0x0102
 """Tags: the orientation of the camera (5 and above: on its side), and the bits per pixel of a tiff."""
 
-LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
-"""Weights of red, green and blue in grey (ITU-R BT.601)."""
-
-ROUNDING = 1e-3
-"""Tolerance for floats outside [0, 1]; the precision of 16-bit floats."""
+LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # weights of red, green and blue in grey (ITU-R BT.601)
+ROUNDING = 1e-3  # tolerance for floats outside [0, 1]; the precision of 16-bit floats
 
 CACHE_BYTES = 1 << 31
 """Decoded images kept in memory. Images beyond it are decoded by threads whenever they are needed."""
 
-UNREADABLE = (OSError, SyntaxError, EOFError, ValueError)
-"""What Pillow raises for files that are broken."""
+UNREADABLE = (OSError, SyntaxError, EOFError, ValueError)  # what Pillow raises for files that are broken
 
 
 class UnreadableError(ValueError):

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pindown.data.data import as_array
 from pindown.errors import InputError
 
-IntArray = NDArray[np.int64]
-"""Whole numbers, such as the number of each sample's level; (n,)."""
+IntArray = NDArray[np.int64]  # whole numbers, such as the number of each sample's level; (n,)
 
 
 class Numbered(NamedTuple):

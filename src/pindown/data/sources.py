@@ -26,8 +26,7 @@ from pindown.errors import InputError
 Batch = dict[str, Any]
 """Some samples: ``x``, an array or a tensor (n, …), and side variables by role; or ``y`` where the role is open."""
 
-NUMBERS = "biuf"
-"""Kinds of numpy types that are numbers."""
+NUMBERS = "biuf"  # kinds of numpy types that are numbers
 
 
 class Source(ABC):
@@ -266,34 +265,20 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
     }
 
 
-BLOCK_BYTES = 1 << 26
-"""Bytes of a block of samples in float64."""
+BLOCK_BYTES, ROWS_BYTES = 1 << 26, 1 << 30
+"""Bytes, in float64, of a block of samples, and of all that `first_samples` takes into memory."""
 
-ROWS_BYTES = 1 << 30
-"""Bytes that `first_samples` takes into memory at most, counted in float64."""
-
-WHITEN_SAMPLES = 20_000
-"""Samples that moments are estimated from if a source does not know how many it has."""
+WHITEN_SAMPLES = 20_000  # samples that moments are estimated from if a source does not know how many it has
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean and variance of samples, each a vector of d numbers, in float64.
+    """Mean and variance of samples, in float64; variances are divided by n."""
 
-    Parameters
-    ----------
-    n : int
-        Number of samples.
-    mean, variance : Tensor of shape (d,)
-        Of each number; divided by n.
-    covariance : Tensor of shape (d, d) or None
-        Of all numbers, if requested; divided by n.
-    """
-
-    n: int
-    mean: Tensor
-    variance: Tensor
-    covariance: Tensor | None
+    n: int  # number of samples
+    mean: Tensor  # (d,)
+    variance: Tensor  # (d,)
+    covariance: Tensor | None  # (d, d), if requested
 
 
 def moments(
@@ -469,8 +454,7 @@ def _sample_bytes(source: Source) -> int:
 RolesOfFields = Sequence[str | None] | Mapping[str, str]
 """Roles of the parts of an item: in order, None to leave a part out; or the role of each key of a dict."""
 
-PARTS = ("x", "y", *ROLES)
-"""Keys of an item that is a dict; others are left out."""
+PARTS = ("x", "y", *ROLES)  # keys of an item that is a dict; others are left out
 
 SampleShape = tuple[int, ...]
 
@@ -615,14 +599,13 @@ def _by_role(item: Any, roles: RolesOfFields | None, what: str) -> dict[str, Any
     if isinstance(item, Mapping):
         names = roles if isinstance(roles, Mapping) else {part: part for part in PARTS}
         found = {role: item[key] for key, role in names.items() if key in item}
-    elif isinstance(item, tuple | list):
-        order = ("x", "y")[: len(item)] if roles is None else tuple(roles)
-        if len(order) != len(item):
-            like = ("x", "signal", None, None, None)[: max(2, len(item))]
-            raise InputError("roles", f"{what} has {len(item)} parts. Name their roles, such as `roles={like}`.")
-        found = {role: part for role, part in zip(order, item, strict=True) if role is not None}
     else:
-        found = {"x": item}
+        parts = item if isinstance(item, tuple | list) else (item,)
+        order = ("x", "y")[: len(parts)] if roles is None else tuple(roles)
+        if len(order) != len(parts):
+            like = ("x", "signal", None, None, None)[: max(2, len(parts))]
+            raise InputError("roles", f"{what} has {len(parts)} parts. Name their roles, such as `roles={like}`.")
+        found = {role: part for role, part in zip(order, parts, strict=True) if role is not None}
     if "x" not in found:
         has = ", ".join(map(str, item if isinstance(item, Mapping) else found))
         raise InputError("roles", f"{what} has the parts {has}, but no x. Name it, such as roles={{'image': 'x'}}.")
@@ -669,9 +652,7 @@ def _shape(x: Any) -> SampleShape:
 
 def _length(loader: DataLoader[Any] | IterableDataset[Any]) -> int | None:
     """Return the number of samples in an epoch, if the loader knows it."""
-    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_size is None:
-        return None
-    if not isinstance(loader.sampler, Sized):
-        return None
-    n = len(loader.sampler)
-    return n - n % loader.batch_size if loader.drop_last else n
+    if isinstance(loader, DataLoader) and loader.batch_size and isinstance(loader.sampler, Sized):
+        n = len(loader.sampler)
+        return n - n % loader.batch_size if loader.drop_last else n
+    return None

@@ -18,27 +18,13 @@ from scipy.sparse.csgraph import connected_components
 from pindown.data.data import NEXT, Data
 from pindown.data.labels import IntArray, as_numbers
 
-MIN_HELD_OUT, MAX_HELD_OUT = 100, 2_000
-"""Minimum and maximum number of held-out samples. If the fraction gives fewer, samples are split in folds. A single
-group may exceed the maximum."""
-
-FOLDS = 5
-"""Folds of few samples, each of which is held out once."""
-
-MIN_SAMPLES = 20
-"""Samples below which none are held out."""
-
-LARGEST_GROUP = 1 / 3
-"""Fraction of the samples that a group may have and still be held out."""
-
-MANY_GROUPS = 10
-"""Groups of positives from which whole ones are held out; fewer have samples on both sides, each with positives."""
-
-BLOCKS, LEAST_BLOCK = 50, 10
-"""Blocks into which a time series is cut, and samples in each at least."""
-
-STRATIFIED_GROUPS = 500
-"""Groups up to which strata are spread evenly, which takes time; more groups spread them by chance."""
+MIN_HELD_OUT, MAX_HELD_OUT = 100, 2_000  # samples to hold out; with fewer, there are folds; a group may exceed the most
+FOLDS = 5  # of few samples, each of which is held out once
+MIN_SAMPLES = 20  # below which none are held out
+LARGEST_GROUP = 1 / 3  # fraction of the samples that a group may have and still be held out
+MANY_GROUPS = 10  # of positives from which whole ones are held out; fewer have samples on both sides
+BLOCKS, LEAST_BLOCK = 50, 10  # into which a time series is cut, and samples in each at least
+STRATIFIED_GROUPS = 500  # up to which strata are spread evenly, which takes time; more groups spread them by chance
 
 
 def assign_folds(groups: IntArray, n_folds: int, rng: np.random.Generator, strata: IntArray | None = None) -> IntArray:

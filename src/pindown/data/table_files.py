@@ -40,11 +40,8 @@ MISSING = frozenset(
 )
 """Cells that hold nothing, or what a spreadsheet could not compute, in lower case."""
 
-HEAD = 5_000
-"""Lines of a text file from which the types of its columns are decided."""
-
-WRITABLE = (".csv", ".tsv", ".npy", ".npz")
-"""Suffixes of files that `write_latents` writes."""
+HEAD = 5_000  # lines of a text file from which the types of its columns are decided
+WRITABLE = (".csv", ".tsv", ".npy", ".npz")  # suffixes of files that `write_latents` writes
 
 
 @dataclass(frozen=True, eq=False)
@@ -438,8 +435,7 @@ def open_npz(path: Path) -> ColumnTable:
 # ---- parquet and h5ad -----------------------------------------------------------------------------------------------
 
 
-PANDAS_INDEX = "__index_level_"
-"""How pandas names the columns of a parquet file that hold its index."""
+PANDAS_INDEX = "__index_level_"  # how pandas names the columns of a parquet file that hold its index
 
 
 def open_parquet(path: Path) -> ColumnTable:

@@ -29,54 +29,26 @@ __all__ = [
     "write_latents",
 ]
 
-FEW_VALUES = 20
-"""Most distinct whole numbers of a column that looks like a label, if other columns have fractions."""
-
-MOST_COMPARED, COPIES = 100_000, 0.01
-"""Samples among which copies are counted, and the fraction from which a note mentions them."""
-
-COUNTS = 1e4
-"""Counts to which every sample is scaled."""
+FEW_VALUES = 20  # most distinct whole numbers of a column that looks like a label, if other columns have fractions
+MOST_COMPARED, COPIES = 100_000, 0.01  # samples among which copies are counted; the fraction that a note mentions
+COUNTS = 1e4  # to which every sample is scaled
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The role of each column, by name.
+    """The role of each column, by name; of signal and nuisance, a single name may be passed as text."""
 
-    Parameters
-    ----------
-    features : tuple of str
-        Observed variables: names, shell patterns such as ``gene_*``, or names of blocks. Empty: the block ``X`` if
-        there is one, otherwise all columns of numbers that have no other role.
-    drop : tuple of str
-        Names or patterns of columns to leave out of these.
-    signal, nuisance : tuple of str
-        A label to learn from, or several measurements; what to remove. A single name may be passed as text.
-    given, group : str or None
-        A label that must survive the removal of a nuisance; samples that belong together.
-    pairs : str or None
-        A column whose equal values are positives, a block of positives, or ``next``.
-    truth : tuple of str
-        Known latents: names, patterns or blocks. They are never observed variables.
-    id : str or None
-        Names of samples. None: those that the file has, or the first column of text with distinct values.
-    impute : {"median", "drop-rows"} or None
-        What to do where observed variables are missing. None: raise.
-    counts : bool
-        Whether observed variables are counts: see `log_counts`.
-    """
-
-    features: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    signal: tuple[str, ...] = ()
-    nuisance: tuple[str, ...] = ()
-    pairs: str | None = None
-    group: str | None = None
-    given: str | None = None
-    truth: tuple[str, ...] = ()
-    id: str | None = None
-    impute: str | None = None
-    counts: bool = False
+    features: tuple[str, ...] = ()  # names, shell patterns or blocks; empty: the block X, or all numbers without a role
+    drop: tuple[str, ...] = ()  # names or patterns of columns to leave out of these
+    signal: tuple[str, ...] = ()  # a label to learn from, or several measurements
+    nuisance: tuple[str, ...] = ()  # what to remove
+    pairs: str | None = None  # a column whose equal values are positives, a block of positives, or "next"
+    group: str | None = None  # samples that belong together
+    given: str | None = None  # a label that must survive the removal of a nuisance
+    truth: tuple[str, ...] = ()  # known latents: names, patterns or blocks, never observed variables
+    id: str | None = None  # names of samples; None: those of the file, or the first column of distinct texts
+    impute: str | None = None  # where observed variables are missing: "median", "drop-rows", or None to raise
+    counts: bool = False  # whether observed variables are counts: see `log_counts`
 
     def __post_init__(self) -> None:
         for role in ("signal", "nuisance"):
@@ -139,7 +111,7 @@ def read_data(
     """Read the columns that have a role, or raise an error that names the column at fault.
 
     If the signal is ``measured``, it may have fractions. If samples are only ``encoded``, a label may have a single
-    value. Missing cells are filled with ``medians``, by column; by default with those of these samples.
+    value. Missing cells are filled with ``medians`` by column, by default those of these samples.
     """
     columns.check_roles()
     columns.check(table)
@@ -299,14 +271,7 @@ def _is_index(column: NDArray[np.float64]) -> bool:
 
 
 def names_samples(name: str, column: NDArray[np.float64]) -> bool:
-    """Whether a column of numbers names samples: distinct whole numbers under a name such as ``patient_id``.
-
-    Examples
-    --------
-    >>> numbers = np.array([104.0, 22.0, 57.0])
-    >>> names_samples("patient_id", numbers), names_samples("n_counts", numbers), names_samples("id", numbers / 3)
-    (True, False, False)
-    """
+    """Whether a column of numbers names samples: distinct whole numbers under a name such as ``patient_id``."""
     is_name = re.search(r"(?:^|[_ .-])(?:id|ids|index|idx|barcode|uuid|key)$|^id[_ .-]", name, re.IGNORECASE)
     return is_name is not None and bool((column == np.rint(column)).all()) and len(np.unique(column)) == len(column)
 

@@ -29,8 +29,7 @@ FoldingOutcome = Literal["folded", "flat", "injective", "undecided"]
 THRESHOLD, FLAT = 0.1, 1e-3
 """Fraction of reversed samples above which an encoder is folded; relative variance below which a latent is flat."""
 
-MIN_SAMPLES, MAX_SAMPLES = 200, 2_000
-"""Smallest and largest number of samples that are used."""
+MIN_SAMPLES, MAX_SAMPLES = 200, 2_000  # smallest and largest number of samples that are used
 
 EDGES, NEIGHBOURS_PER_DIMENSION = 12, 10
 """Neighbours per sample in the graph, with eight it may be disconnected; and per dimension of a tangent space."""
@@ -41,8 +40,7 @@ MAX_DIRECTIONS, FLOOR = 64, 0.1
 RIDGE = 0.1
 """Weight of the radial direction in the normal of a closed surface, relative to the variance of the neighbours."""
 
-STEP = 1e-4
-"""Step of the finite differences, in standard deviations of the data."""
+STEP = 1e-4  # step of the finite differences, in standard deviations of the data
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from pindown.errors import InputError
 from pindown.networks.encoder import Make, Shape
 from pindown.networks.vectors import SkipMLP, mlp, skip_mlp, smooth, zero_mlp
 
-FREQUENCIES = 8
-"""Cosines per axis that the linear path takes as input; more if there are more latents."""
+FREQUENCIES = 8  # cosines per axis that the linear path takes as input; more if there are more latents
 
 SMALLEST, WIDTHS = 4, (32, 64, 128)
 """Convolutions halve an image down to at most this many pixels a side; their channels, the last of which repeat."""
@@ -27,8 +26,7 @@ SMALLEST, WIDTHS = 4, (32, 64, 128)
 ON_CPU = 2
 """On a CPU the default encoder of images has this many times fewer channels, and training a shorter first round."""
 
-FIRST_ROUND = 2_000
-"""Steps of the first round of a training that chooses its own length."""
+FIRST_ROUND = 2_000  # steps of the first round of a training that chooses its own length
 
 GROUPS, LARGE, POOLED = 8, 64, 2
 """Of `resnet18`: groups of channels; pixels a side from which the stem halves an image; pixels a side at the end."""

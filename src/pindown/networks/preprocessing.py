@@ -162,8 +162,7 @@ class Whiten(Preprocessing):
         return self.matrix.double()
 
 
-Preprocess = Callable[[Source], Preprocessing]
-"""What estimators take as ``preprocess``."""
+Preprocess = Callable[[Source], Preprocessing]  # what estimators take as ``preprocess``
 
 
 def whiten(source: Source, *, n_components: int | None = None) -> Whiten:

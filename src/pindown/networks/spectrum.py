@@ -38,20 +38,17 @@ OVERSAMPLING, PASSES = 10, 3
 MIN_VARIANCE = 1e-10
 """Directions with at most this variance, relative to the largest, hold only the rounding of float32."""
 
-CONSTANT = 1e-12
-"""Standard deviation, relative to the mean, up to which a feature is constant but for rounding."""
+CONSTANT = 1e-12  # standard deviation, relative to the mean, up to which a feature is constant but for rounding
 
 SAMPLES_PER_DIRECTION, SAMPLES_PER_FEATURE = 5, 100
 """Samples that a direction needs at least; samples per feature from which training separates signal from noise."""
 
-MIN_BULK = 20
-"""Minimum number of directions in a bulk of noise, which also has at least half of all directions."""
+MIN_BULK = 20  # minimum number of directions in a bulk of noise, which also has at least half of all directions
 
 DECAY = 0.3
 """Mean logarithm of a bulk's variances below that of noise from which they fall too far: .01 to .2 with noise."""
 
-DEVIATIONS = 4.0
-"""Standard deviations of the edge by which a direction must exceed a bulk of noise."""
+DEVIATIONS = 4.0  # standard deviations of the edge by which a direction must exceed a bulk of noise
 
 
 @dataclass(frozen=True, eq=False)

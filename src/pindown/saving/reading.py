@@ -46,8 +46,7 @@ MOST_PADDING = 1 << 24
 Kind = TypeVar("Kind")
 Collected = TypeVar("Collected", bound=Collection[Any])
 
-INSIDE = "parameters buffers parts"
-"""Keys of what a module holds, each of which a file leaves out where there is none."""
+INSIDE = "parameters buffers parts"  # keys of what a module holds, each of which a file leaves out where there is none
 
 
 class Reader:
@@ -413,8 +412,7 @@ _NESTED = {
 }
 """Parameters of estimators that are fields of one of their parameters now."""
 
-_ADDED = {"Whiten": {"buffers": {"scale": None}}}
-"""What a class did not have then, and its files lack."""
+_ADDED = {"Whiten": {"buffers": {"scale": None}}}  # what a class did not have then, and its files lack
 
 
 def from_format_1(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

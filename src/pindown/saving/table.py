@@ -21,11 +21,8 @@ from torch import nn
 from pindown._names import listed, printable
 from pindown.errors import InputError
 
-Named: TypeAlias = "type | FunctionType"
-"""What a file may name."""
-
-GROUP = "pindown.methods"
-"""Group of entry points by which packages register their estimators."""
+Named: TypeAlias = "type | FunctionType"  # what a file may name
+GROUP = "pindown.methods"  # group of entry points by which packages register their estimators
 
 _BY_MODULE = {
     # Estimators, and the modules and values that they learn

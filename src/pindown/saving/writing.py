@@ -35,11 +35,8 @@ NATIVE = {
 }
 """Types of numbers that a file holds as they are; arrays of other types are written as bytes."""
 
-FITTED = re.compile(r"[A-Za-z]\w*_")
-"""Names of fitted attributes."""
-
-LARGEST_WEIGHT = 1e18
-"""Magnitude above which products of weights leave the range of float32."""
+FITTED = re.compile(r"[A-Za-z]\w*_")  # names of fitted attributes
+LARGEST_WEIGHT = 1e18  # magnitude above which products of weights leave the range of float32
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
