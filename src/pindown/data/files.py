@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 READ_BYTES = 1 << 24  # bytes of samples that are read from a parquet file at once, counted in float64
 RECORD = "activations.json"  # the file of a folder of activations that lists its shards
 
-DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32}
-"""Types that can be mapped, by their names in safetensors files."""
-
 Columns = str | Sequence[str]
 
 
@@ -178,24 +175,12 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def map_safetensors(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Return the tensors of a safetensors file as read-only memory maps."""
+    """Return the tensors of a safetensors file as arrays, which are mapped: their numbers are read when needed."""
     try:
-        with safe_open(path, framework="numpy"):  # which checks the header
-            pass
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name).numpy() for name in file.keys()}  # noqa: SIM118 (no dict)
     except SafetensorError as error:
         raise ValueError(f"{path.name} is not a valid safetensors file ({error})") from error
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = _files.parse_json(file.read(size))
-    found: dict[str, NDArray[np.generic]] = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        if entry["dtype"] not in DTYPES:
-            raise ValueError(f"{path.name}: {name} has the type {entry['dtype']}, only {', '.join(DTYPES)} are mapped")
-        start = 8 + size + entry["data_offsets"][0]
-        found[name] = np.memmap(path, DTYPES[entry["dtype"]], "r", start, tuple(entry["shape"]))
-    return found
 
 
 # ---- parquet --------------------------------------------------------------------------------------------------------
