@@ -19,8 +19,7 @@ from _measure import cpu_peak_bytes, save
 from sklearn.decomposition import PCA
 
 from pindown.data import ArraySource
-from pindown.networks.preprocessing import whiten
-from pindown.networks.spectrum import MAX_DIRECTIONS
+from pindown.networks.preprocessing import MAX_DIRECTIONS, whiten
 
 SIZES = ((2_000, 5_000), (2_000, 30_000), (10_000, 30_000))
 COVARIANCE_FITS = 5_000

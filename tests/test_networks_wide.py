@@ -5,9 +5,8 @@ import torch
 
 from pindown.data import ArraySource
 from pindown.errors import InputError
-from pindown.networks import spectrum
-from pindown.networks.preprocessing import whiten
-from pindown.networks.spectrum import MAX_DIRECTIONS, MAX_FEATURES, leading_directions
+from pindown.networks import preprocessing
+from pindown.networks.preprocessing import MAX_DIRECTIONS, MAX_FEATURES, leading_directions, whiten
 
 D = MAX_FEATURES + 4
 
@@ -49,7 +48,7 @@ def test_the_leading_directions_are_those_of_the_whole_covariance():
 def test_one_pass_would_not_have_found_them(monkeypatch):
     x, _ = low_rank(400, d=600, spreads=[0.98**i for i in range(200)])
     exact = torch.linalg.eigvalsh(torch.cov(x.double().T, correction=0)).flip(0)[:20].sum()
-    monkeypatch.setattr(spectrum, "PASSES", 1)
+    monkeypatch.setattr(preprocessing, "PASSES", 1)
     hasty = leading_directions(ArraySource(x), 20).variance.sum()
     monkeypatch.undo()
     ours = leading_directions(ArraySource(x), 20).variance.sum()

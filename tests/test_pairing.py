@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from pindown.data.batches import ShuffledBatches
-from pindown.data.pairing import pair_up
+from pindown.data.batches import ShuffledBatches, pair_up
 
 
 def rows(n):

@@ -12,9 +12,8 @@ from pindown import Classify, Contrast, Dictionary, Forget, networks, plan
 from pindown.data import ArraySource, Source
 from pindown.errors import InputError
 from pindown.networks import preprocessing
-from pindown.networks import spectrum as module
+from pindown.networks.preprocessing import edge, spectrum, spectrum_of_correlation
 from pindown.networks.spaces import Reals
-from pindown.networks.spectrum import edge, spectrum, spectrum_of_correlation
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 from pindown.simulate.distributions import laplace
 from pindown.training import Trainer
@@ -163,7 +162,7 @@ def test_samples_and_features_lead_to_the_same_directions():
 def test_leading_directions_suffice(monkeypatch):
     x = table(500, 400)
     exact = spectrum(x)
-    monkeypatch.setattr(module, "MAX_FEATURES", 50)
+    monkeypatch.setattr(preprocessing, "MAX_FEATURES", 50)
     some = spectrum(x, max_directions=60)
     assert len(some.variances) == 60
     assert some.n_kept == exact.n_kept == 4

@@ -10,9 +10,8 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown.data.batches import SampleSet
+from pindown.data.batches import SampleSet, pair_up
 from pindown.data.data import Data
-from pindown.data.pairing import pair_up
 from pindown.errors import warn
 from pindown.methods.diagnosis import latent_std, warn_of_collapse
 from pindown.methods.dictionary.autoencoder import first_samples, random_numbers

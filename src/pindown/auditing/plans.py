@@ -12,7 +12,7 @@ from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.encoders import FAINT
 from pindown.auditing.checks.verdict import Outcome, Verdict, unchecked
-from pindown.networks.spectrum import spectrum
+from pindown.networks.preprocessing import spectrum
 from pindown.theory import Assumption, Theorem
 
 

@@ -11,11 +11,11 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 
 from pindown.auditing.checks.verdict import Estimate, bootstrap
+from pindown.data.batches import pair_up
 from pindown.data.data import as_array
-from pindown.data.pairing import pair_up
 from pindown.metrics.arrays import Labels, Matrix, read_matrix, whitening
 from pindown.metrics.probes import smooth_features, smooth_regression
-from pindown.networks.spectrum import Spectrum, spectrum
+from pindown.networks.preprocessing import Spectrum, spectrum
 
 GAMMA, N_LANDMARKS = 0.1, 200  # width of the radial features of a smooth predictor, and the most centres
 

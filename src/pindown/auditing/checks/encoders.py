@@ -18,7 +18,7 @@ from pindown.auditing.checks.verdict import Outcome, Verdict, at_least, bootstra
 from pindown.metrics.arrays import Matrix
 from pindown.metrics.probes import smooth_regression
 from pindown.networks.folding import THRESHOLD, Folding
-from pindown.networks.spectrum import SAMPLES_PER_DIRECTION
+from pindown.networks.preprocessing import SAMPLES_PER_DIRECTION
 from pindown.theory import Assumption
 
 FAINT, NOTHING = 1e-2, 1e-5  # relative spread along a principal direction that counts, and that is none

@@ -13,7 +13,7 @@ from pindown._names import printed
 from pindown.auditing.checks.arrays import smooth_fits
 from pindown.metrics.arrays import Labels, Matrix
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
-from pindown.networks.spectrum import Spectrum, edge, spectrum
+from pindown.networks.preprocessing import Spectrum, edge, spectrum
 
 Encode = Callable[[NDArray[np.float64]], Matrix]
 """Maps observations (n, …) to latents (n, d)."""

@@ -31,9 +31,8 @@ from pindown.methods.inputs import ArrayOrTensor, DataLike, Encoded, TrainingInp
 from pindown.methods.parameters import check_positive_number
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
-from pindown.networks.preprocessing import Preprocess, Preprocessing
+from pindown.networks.preprocessing import SAMPLES_PER_FEATURE, Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
-from pindown.networks.spectrum import SAMPLES_PER_FEATURE
 from pindown.simulate import Process
 from pindown.training import Trainer
 

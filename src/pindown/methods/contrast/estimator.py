@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from pindown import theory
 from pindown._random import RandomState
-from pindown.data.batches import BatchesWithinLevels, ShuffledBatches
+from pindown.data.batches import BatchesWithinLevels, Pairing, ShuffledBatches, pair_up
 from pindown.data.data import Data, as_array
 from pindown.data.labels import combined
-from pindown.data.pairing import Pairing, pair_up
 from pindown.errors import warn
 from pindown.methods.base import Incremental
 from pindown.methods.contrast.audit import ContrastSpec

@@ -20,7 +20,7 @@ from pindown.methods.forget.mixture import (
     selected_start,
 )
 from pindown.metrics.arrays import Labels, Matrix, largest_positive, mean_by_label
-from pindown.networks.spectrum import spectrum
+from pindown.networks.preprocessing import spectrum
 
 MIN_KURTOSIS, MAX_KURTOSIS = 1.5, 30.0
 """Range of the kurtosis, which determines the standard error of an estimated spread."""

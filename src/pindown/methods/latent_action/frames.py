@@ -22,7 +22,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from pindown.data import ArraySource
 from pindown.methods.latent_action.transitions import Observations, Transitions
 from pindown.metrics.arrays import Matrix
-from pindown.networks.spectrum import leading_directions
+from pindown.networks.preprocessing import leading_directions
 
 # All settings were chosen on a recording of which nothing is reported.
 N_SLOW = 6  # slow features of a body
