@@ -63,7 +63,7 @@ def test_scores_agreement_and_controls_come_with_their_levels_of_chance(of_class
     assert of_classes.n_fits == 5
 
 
-def test_recovery_stands_beside_if_the_truth_is_supplied(of_classes):
+def test_recovery_is_reported_if_the_truth_is_given(of_classes):
     linear, matched = of_classes.recovery
     assert linear.value > 0.9
     assert matched.chance == pytest.approx(0.826, abs=0.01)  # a random rotation of three latents
@@ -93,7 +93,7 @@ def test_too_few_classes_give_no_claim_although_they_are_recognised():
 
 @may_warn
 @pytest.mark.parametrize(("related", "d"), [(True, 2), (False, 4)])  # on a circle strangers agree by chance, up to .97
-def test_pairs_give_a_claim_if_partners_are_related_and_none_otherwise(related, d):
+def test_pairs_give_a_claim_if_positives_are_related_and_none_otherwise(related, d):
     sample = Pairs.on_sphere(d, 10.0, random_state=0).sample(800, random_state=1)
     partners = sample.x_pos.numpy()
     partners = partners if related else np.random.default_rng(2).permutation(partners)
@@ -106,7 +106,7 @@ def test_pairs_give_a_claim_if_partners_are_related_and_none_otherwise(related, 
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to_forget(told, monkeypatch):
+def test_a_nuisance_gives_a_claim_if_x_predicts_it_and_none_if_there_was_nothing_to_remove(told, monkeypatch):
     n_starts = []
     monkeypatch.setattr(
         forget_audit, "leakage", lambda *codes, **how: n_starts.append(how["effort"].n_seeds) or leakage(*codes, **how)
@@ -180,7 +180,7 @@ def test_views_that_an_augmentation_makes_give_a_claim_if_they_are_of_their_own_
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("shuffled", [True, False])
-def test_other_worlds_of_labels_give_a_claim_if_they_are_recovered_and_shuffled_ones_never_are(seed, shuffled):
+def test_other_simulations_of_labels_give_a_claim_if_they_are_recovered_and_shuffled_ones_never_are(seed, shuffled):
     sample = Clusters.on_sphere(3, 12, 10.0, random_state=seed).sample(2_000, random_state=seed)
     labels = np.random.default_rng(seed).permutation(sample.u.numpy()) if shuffled else sample.u.numpy()
     est = Classify(3, max_iter=200, verbose=False, random_state=seed).fit(sample.x.numpy(), labels)

@@ -56,7 +56,7 @@ def test_each_value_of_a_nuisance_may_have_its_own_bijection_but_no_fold():
     assert measure(Z, Z**2) < 0.5
 
 
-def test_a_collapsed_code_agrees_with_nothing():
+def test_a_collapsed_latent_agrees_with_nothing():
     dead = Z * [1, 1, 0]
     assert [measure_for(free)(Z, dead) for free in (theory.SIGNED_PERMUTATION, theory.ORTHOGONAL)] == [0.0, 0.0]
 
@@ -107,7 +107,7 @@ def test_what_a_theorem_does_not_need_may_fail():
     assert needed(theory.CONTRAST_SPHERE, failing, learned.spec.waived(learned, Data(Z))) == ()
 
 
-def test_halves_are_asked_for_less_than_fits_to_the_same_rows():
+def test_the_threshold_of_halves_is_below_that_of_fits_to_the_same_samples():
     halves = Agreement(HALVES, "R²", (0.85,), 0.0)
     assert dataclasses.replace(WELL, agreement=[GOOD, halves]).reasons == ()
     assert dataclasses.replace(WELL, agreement=[dataclasses.replace(halves, values=(0.75,))]).reasons != ()

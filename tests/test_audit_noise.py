@@ -66,7 +66,7 @@ def test_noise_that_may_leave_nothing_is_a_reason_not_to_claim():
     assert any("next to nothing" in reason for reason in Audit("", theory.ROEDER, band=band).reasons)
 
 
-def test_columns_without_noise_have_none_whether_or_not_they_are_bent():
+def test_features_without_noise_have_none_whether_linear_or_not():
     z = rng().normal(size=(1_000, 3))
     assert noise_of(z @ rng(1).normal(size=(3, 40))).is_nil
     assert noise_of(leaky_relu_mlp(3, random_state=0)(torch.as_tensor(z)).numpy()).is_nil
@@ -86,7 +86,7 @@ QUICK = [case for case in CASES if case.share == 0.3 and case.world in ("labels"
 
 @may_warn
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: case.world)
-def test_noisy_worlds_give_a_claim_whose_band_holds_the_true_score(case):
+def test_noisy_simulations_give_a_claim_whose_band_holds_the_true_score(case):
     found = audited(case, 2)
     assert found.noise == pytest.approx(case.share, abs=0.05)
     true = next(score.value for score in found.recovery if score.name == found.band.score)
@@ -100,7 +100,7 @@ def test_noisy_worlds_give_a_claim_whose_band_holds_the_true_score(case):
 @may_warn
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.world}, {case.share:.0%}")
-def test_all_noisy_worlds_give_true_bands_and_shuffled_ones_no_claim(case):
+def test_all_noisy_simulations_give_true_bands_and_shuffled_ones_no_claim(case):
     found = audited(case, 1)
     if case.shuffled:
         assert not found.claims
@@ -124,7 +124,7 @@ def recurring(n_shared, *, shuffled=False, n=1_600, d=5, seed=1):
 @may_warn
 @pytest.mark.parametrize(("n_shared", "shuffled"), [(3, False), (5, False), (3, True)])
 @pytest.mark.slow
-def test_partners_that_share_three_of_five_latents_give_a_claim_of_a_block_of_three(n_shared, shuffled):
+def test_positives_that_share_three_of_five_latents_give_a_claim_of_a_block_of_three(n_shared, shuffled):
     x, partners, z = recurring(n_shared, shuffled=shuffled)
     est = Contrast(5, space=Reals(), max_iter=150, batch_size=256, verbose=False, random_state=0).fit(x, partners)
     found = audit(est, x, partners, n_fits=2, random_state=0)
@@ -141,6 +141,6 @@ def test_partners_that_share_three_of_five_latents_give_a_claim_of_a_block_of_th
     assert recovery_by_level(latents, z[:, :3], alone)[0] > 0.9 > 0.6 > recovery_by_level(latents, z[:, 3:], alone)[0]
 
 
-def test_strangers_share_no_block():
+def test_unrelated_positives_share_no_block():
     first, second = rng().normal(size=(2, 400, 4))
     assert shared_block([(first, second)], rng(1)) is None

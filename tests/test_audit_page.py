@@ -135,7 +135,7 @@ def test_a_sample_is_called_a_sample_and_left_out_latents_are_counted():
     assert np.abs(points).max() <= 1
 
 
-def test_the_page_says_what_noise_leaves_and_what_partners_share(page):
+def test_the_page_says_what_noise_leaves_and_what_positives_share(page):
     assert "31% of the variance is independent noise per feature" in page
     assert "between 0.710 and 0.820" in page
     assert "share 2 of" in page
@@ -152,7 +152,7 @@ def test_the_page_stays_small_with_few_and_many_latents(d):
     assert len(render(an_audit(d)).encode()) < 6_000_000
 
 
-def test_columns_keep_their_names_and_partners_are_no_column():
+def test_columns_keep_their_names_and_positives_are_no_column():
     x = np.random.default_rng(0).normal(size=(200, 2))
     kept = {"feature_names_in_": np.array(["dose", "<i>age</i>"], dtype=object)}
     rows = Samples(Data(x, pairs=x + 1, truth=x[:, :1]), "pairs", units=np.arange(200))
@@ -214,7 +214,7 @@ def test_a_notebook_shows_the_claim_and_its_tables_and_runs_nothing():
     assert "Audit of" in html
 
 
-def test_pictures_are_shown_along_each_latent_where_rows_are_pictures():
+def test_images_are_shown_along_each_latent_where_rows_are_images():
     audit = an_audit()
     assert "The latents, in images" not in render(audit)
     sheets = (np.zeros((18, 28, 3), dtype=np.uint8),) * 3
@@ -236,7 +236,7 @@ def test_there_is_a_slider_for_each_latent():
     Reader(page)
 
 
-def test_sliders_go_along_decoded_codes_or_the_nearest_pictures_and_large_ones_take_fewer_steps():
+def test_sliders_go_along_decoded_latents_or_the_nearest_images_and_large_ones_take_fewer_steps():
     rng = np.random.default_rng(0)
     codes = rng.uniform(size=(300, 2))
     grey = np.broadcast_to(codes[:, :1, None, None], (300, 1, 8, 8))
@@ -255,7 +255,7 @@ def test_sliders_go_along_decoded_codes_or_the_nearest_pictures_and_large_ones_t
     assert along_each(rng.normal(size=(20, 3)), large).shape == (3, 5, 256, 256, 3)
 
 
-def test_a_turned_decoder_has_sliders_before_and_after_on_a_page_without_a_library(tmp_path):
+def test_a_rotated_decoder_has_sliders_before_and_after_on_a_page_without_a_library(tmp_path):
     import torch
 
     from pindown import disentangle

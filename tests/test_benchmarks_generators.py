@@ -11,7 +11,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from generators import add, as_noisy, scores
 
 
-def test_noisy_factors_correlate_as_codes_do_and_score_as_low_by_value():
+def test_noisy_factors_correlate_as_latents_do_and_score_as_low_by_value():
     rng = np.random.default_rng(0)
     z = rng.random((2_000, 3))
     codes = (z + [0.02, 0.1, 0.15] * rng.normal(size=z.shape))[:, ::-1]

@@ -29,7 +29,7 @@ def test_every_row_runs_small(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AUDITS)
-def test_every_audit_runs_small_and_nothing_is_claimed_of_unrelated_partners(name):
+def test_every_audit_runs_small_and_nothing_is_claimed_of_unrelated_positives(name):
     row = measured(name, Scale(size=16, max_iter=20, n_samples=600, n_test=400), 0)
     assert row["claim"]
     if "shuffled" in name:

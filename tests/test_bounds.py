@@ -80,7 +80,7 @@ def test_a_positive_quantity_is_measured_by_its_ratio_to_the_bound_where_that_le
     assert row((1, 0.5), (1, 100.0))["missed"] == 1
 
 
-def test_what_is_asserted_not_to_hold_is_measured_the_other_way_round(tools):
+def test_what_is_asserted_not_to_hold_is_measured_in_reverse(tools):
     _, bounds = tools
     seen = [
         {"slack": slack, "sides": (0.9, 0.9 + slack), "plain": plain}

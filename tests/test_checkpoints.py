@@ -124,7 +124,7 @@ def test_nothing_but_the_checkpoint_is_left_in_its_folder_which_is_made_if_need_
     assert [p.name for p in (tmp_path / "deep" / "down").iterdir()] == ["run.safetensors"]
 
 
-def test_a_save_that_fails_leaves_the_old_file_and_nothing_beside_it(path, monkeypatch):
+def test_a_save_that_fails_leaves_the_old_file_and_nothing_next_to_it(path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(interrupting(30), checkpoint=checkpoint(path))
     old = path.read_bytes()
@@ -325,7 +325,7 @@ def test_a_checkpoint_that_was_changed_and_signed_again_is_refused_and_kept(path
     assert path.read_bytes() == old
 
 
-def test_a_link_that_was_planted_beside_a_checkpoint_is_not_followed(path, tmp_path):
+def test_a_link_that_was_planted_next_to_a_checkpoint_is_not_followed(path, tmp_path):
     for name in (f".{path.name}.{os.getpid()}", f".{path.name}.tmp"):
         (tmp_path / name).symlink_to(tmp_path / "prey")
     run(checkpoint=checkpoint(path, seconds=0))

@@ -23,7 +23,7 @@ SAMPLE = WORLD.sample(400, random_state=1)
 X, Z, ATOMS = SAMPLE.x.numpy().astype(np.float64), SAMPLE.z.numpy(), WORLD.truth
 
 
-def test_a_search_on_the_true_atoms_finds_the_codes():
+def test_a_search_on_the_true_atoms_finds_the_activations():
     found = matching_pursuit(X, ATOMS, 2).toarray()
     exact = (found > 0.01) == (Z > 0)
     assert exact.all(1).mean() > 0.8
@@ -37,7 +37,7 @@ def test_a_row_that_is_rebuilt_takes_no_more_atoms():
     assert found[0, 0] == pytest.approx(2)
 
 
-def test_the_true_dictionary_and_its_codes_pass_all_checks():
+def test_the_true_dictionary_and_its_activations_pass_all_checks():
     verdicts = [
         sparse_combination(X, ATOMS, 2),
         distinct_atoms(ATOMS),
@@ -48,7 +48,7 @@ def test_the_true_dictionary_and_its_codes_pass_all_checks():
     assert [verdict.outcome for verdict in verdicts] == ["holds"] * 5
 
 
-def test_noise_is_no_sparse_combination_and_codes_elsewhere_are_not_the_sparsest():
+def test_noise_is_no_sparse_combination_and_activations_elsewhere_are_not_the_sparsest():
     assert sparse_combination(RNG.normal(size=X.shape), ATOMS, 2).outcome == "fails"
     assert sparsest_activations(X, Z[::-1], ATOMS).outcome == "fails"
 
@@ -57,7 +57,7 @@ def test_more_active_atoms_than_dimensions_are_dependent():
     assert conditioned_atoms(np.ones((5, 40)), ATOMS).outcome == "fails"
 
 
-def test_codes_that_fire_too_rarely_to_be_counted_decide_nothing():
+def test_activations_that_fire_too_rarely_to_be_counted_decide_nothing():
     assert scattered_activations(np.eye(30)).outcome == "undecided"
 
 
@@ -70,7 +70,7 @@ def test_rows_are_counted_by_the_theorem_on_as_many_atoms():
     assert many.threshold == pytest.approx(200**2 / 30 * np.log(200**2 / 30), abs=1)
 
 
-def test_sparsity_is_zero_for_normal_codes_and_negative_for_even_ones():
+def test_sparsity_is_zero_for_normal_activations_and_negative_for_even_ones():
     z = RNG.normal(size=(20_000, 3))
     assert sparsity(z) == pytest.approx(0, abs=0.02)
     assert sparsity(np.sign(z)) == pytest.approx(1 - np.pi / 2, abs=0.02)

@@ -39,7 +39,7 @@ def test_data_vary_in_enough_directions_too_few_or_barely():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_codes_that_leave_out_a_latent_cannot_tell_the_observations(seed):
+def test_latents_that_leave_one_out_cannot_predict_the_observations(seed):
     sample = Pairs.on_sphere(4, 10.0, random_state=seed).sample(2_000, random_state=seed)
     x, z = sample.x.numpy(), sample.z.numpy()
     assert structure_kept(lambda x: z, x).outcome == "holds"
@@ -55,7 +55,7 @@ def noisy_columns(share, n_latents=3, n_columns=30, n=1_500):
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_what_codes_must_tell_of_noisy_columns_is_the_signal_and_a_latent_less_is_missed(share):
+def test_latents_must_predict_the_signal_of_noisy_features_and_a_missing_latent_shows(share):
     x, back = noisy_columns(share)
     assert noise_left(lambda x: x @ back, x).fraction == pytest.approx(share, abs=0.03)
     assert structure_kept(lambda x: x @ back, x).outcome == "holds"
@@ -74,7 +74,7 @@ def folded(z):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_codes_that_bend_tell_rows_apart_and_codes_that_fold_do_not(seed):
+def test_nonlinear_latents_distinguish_samples_and_folded_ones_do_not(seed):
     sample = Structured.well_posed(THREE, n_candidates=5, random_state=seed).sample(800, random_state=seed)
     x, z = sample.x.numpy(), sample.z.double().numpy()
     bent = z + 0.3 * np.sin(z[:, ::-1])
@@ -85,13 +85,13 @@ def test_codes_that_bend_tell_rows_apart_and_codes_that_fold_do_not(seed):
     assert "merges" in laid_on_each_other.why
 
 
-def test_noise_by_which_rows_with_one_code_differ_is_no_fold_and_a_fold_shows_through_it():
+def test_noise_by_which_rows_with_one_latent_differ_is_no_fold_and_a_fold_shows_through_it():
     x, back = noisy_columns(0.3)
     assert distinct_latents(lambda x: x @ back, x).outcome != "fails"
     assert distinct_latents(lambda x: folded(x @ back), x).outcome == "fails"
 
 
-def test_few_rows_in_many_dimensions_do_not_say_whether_codes_are_folded():
+def test_few_rows_in_many_dimensions_do_not_say_whether_latents_are_folded():
     z = rng().normal(size=(300, 10))
     x = np.hstack([z, np.sin(2 * z @ rng(1).normal(size=(10, 10)))])
     assert distinct_latents(lambda x: z, x).outcome == "undecided"
@@ -99,7 +99,7 @@ def test_few_rows_in_many_dimensions_do_not_say_whether_codes_are_folded():
     assert (few.outcome, math.isnan(few.statistic)) == ("undecided", True)
 
 
-def test_few_columns_show_no_noise_and_what_codes_leave_of_them_is_signal():
+def test_few_columns_show_no_noise_and_what_latents_leave_of_them_is_signal():
     z = rng().normal(size=(2_000, 2))
     x = z + 0.4 * rng(1).normal(size=z.shape)
     assert not noise_left(lambda x: z, x).decided
@@ -107,7 +107,7 @@ def test_few_columns_show_no_noise_and_what_codes_leave_of_them_is_signal():
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3])
-def test_what_codes_leave_is_noise_only_if_columns_do_not_share_it(share):
+def test_what_latents_leave_is_noise_only_if_columns_do_not_share_it(share):
     x, back = noisy_columns(share, n_latents=2, n_columns=10)
     assert noise_left(lambda x: x @ back, x).fraction == pytest.approx(share, abs=0.05)
     left_out = noise_left(lambda x: x @ back[:, :1], x)
@@ -150,7 +150,7 @@ def test_latents_that_reach_the_same_variables_are_named():
     assert "[2] reach no feature" in diverse_support([[1, 0, 0], [0, 1, 0]], 0.5).why
 
 
-def test_two_codes_of_one_angle_are_not_independent_however_little_they_correlate():
+def test_two_latents_of_one_angle_are_not_independent_however_little_they_correlate():
     rng = np.random.default_rng(0)
     angle, others = rng.uniform(0, 0.8 * 2 * np.pi, 1_000), rng.normal(size=(1_000, 4))
     bent = independent_blocks(np.column_stack([np.cos(angle), np.sin(angle), others]), np.eye(6))
@@ -164,7 +164,7 @@ def test_two_codes_of_one_angle_are_not_independent_however_little_they_correlat
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_bent_variables_are_told_from_linear_ones(seed):
+def test_nonlinear_variables_are_distinguished_from_linear_ones(seed):
     support = supports.diverse(6, 3, random_state=seed)
     world = Structured.from_support(support, random_state=seed)
     z = world.sample(500, random_state=seed).z.double()
@@ -174,7 +174,7 @@ def test_bent_variables_are_told_from_linear_ones(seed):
     assert sufficient_nonlinearity(straight, support).outcome == "fails"
 
 
-def test_barely_bent_variables_are_undecided_and_single_ones_need_no_bend():
+def test_barely_nonlinear_variables_are_undecided_and_single_ones_may_be_linear():
     straight = np.ones((500, 1, 2))
     barely = straight + 0.06 * rng().normal(size=straight.shape) * [1, 0]
     assert sufficient_nonlinearity(barely, [[1, 1]]).outcome == "undecided"

@@ -32,24 +32,24 @@ def rng(seed=0):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_partners_of_a_vmf_law_are_told_from_those_of_a_laplace_law(seed):
+def test_positives_of_a_vmf_law_are_distinguished_from_those_of_a_laplace_law(seed):
     z = Uniform(4).sample(2_000, random_state=seed)
     for law, outcome in ((VonMisesFisher(10.0), "holds"), (Projected(laplace(0.2)), "fails")):
         assert vmf_conditional(z, law.sample(z, random_state=seed + 1)).outcome == outcome
 
 
-def test_few_partners_do_not_decide_their_law():
+def test_few_positives_do_not_decide_their_law():
     z = Uniform(4).sample(12, random_state=0)
     assert vmf_conditional(z, VonMisesFisher(10.0).sample(z, random_state=1)).outcome == "undecided"
 
 
-def test_a_sphere_of_two_points_and_identical_partners_decide_nothing():
+def test_a_sphere_of_two_points_and_identical_positives_decide_nothing():
     assert vmf_conditional(np.ones((9, 1)), -np.ones((9, 1))).outcome == "undecided"
     assert vmf_conditional(np.eye(3), np.eye(3)).outcome == "undecided"
     assert matching_model(np.eye(3), np.eye(3), 2).outcome == "undecided"
 
 
-def test_very_tight_partners_are_judged_too():
+def test_very_tight_positives_are_judged_too():
     z = Uniform(3).sample(2_000, random_state=0, dtype=torch.float64)
     assert vmf_conditional(z, VonMisesFisher(1e6).sample(z, random_state=1)).outcome == "holds"
 
@@ -118,18 +118,18 @@ def test_a_slightly_uneven_conditional_is_undecided():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_partners_are_related_unless_they_are_shuffled(seed):
+def test_positives_are_related_unless_they_are_shuffled(seed):
     sample = Pairs.on_sphere(3, 10.0, random_state=seed).sample(300, random_state=seed)
     assert related_pairs(sample.x, sample.x_pos).outcome == "holds"
     assert related_pairs(sample.x, sample.x_pos.roll(7, 0)).outcome == "fails"
 
 
-def test_weakly_related_partners_are_undecided():
+def test_weakly_related_positives_are_undecided():
     x, noise = rng(2).normal(size=(2, 300, 2))
     assert related_pairs(x, 0.2 * x + noise).outcome == "undecided"
 
 
-def test_partners_must_match_row_by_row():
+def test_positives_must_match_row_by_row():
     with pytest.raises(InputError) as error:
         related_pairs(np.ones((5, 2)), np.ones((4, 2)))
     assert error.value.argument == "positives"
@@ -139,7 +139,7 @@ def test_partners_must_match_row_by_row():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_uniform_sphere_is_told_from_one_gathered_at_a_pole(seed):
+def test_a_uniform_sphere_is_distinguished_from_one_gathered_at_a_pole(seed):
     pole = Around((1.0, 0.0, 0.0), Projected(normal(1.0)))
     for law, outcome in ((Uniform(3), "holds"), (pole, "fails")):
         assert uniform_on_sphere(law.sample(1_000, random_state=seed)).outcome == outcome
@@ -150,7 +150,7 @@ def test_forty_points_do_not_decide_a_uniform_sphere():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_uniform_box_is_told_from_a_normal_law(seed):
+def test_a_uniform_box_is_distinguished_from_a_normal_law(seed):
     normal_law = Around((0.0,) * 3, normal(1.0))
     for law, outcome in ((Uniform(3, Box()), "holds"), (normal_law, "fails")):
         assert uniform_in_body(law.sample(2_000, random_state=seed)).outcome == outcome

@@ -43,7 +43,7 @@ def test_a_faint_shift_leaves_undecided_what_survives():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_nuisance_of_shape_is_told_from_one_of_means(seed):
+def test_a_nuisance_of_shape_is_distinguished_from_one_of_means(seed):
     of_means = Nuisance.on_sphere(6, 3, 5.0, n_layers=1, random_state=seed)
     of_shape = ShapeNuisance.spread(6, 2, 3, n_layers=1, random_state=seed)
     for world, outcome in ((of_means, "holds"), (of_shape, "fails")):
@@ -87,7 +87,7 @@ def test_forty_rows_do_not_decide_confounding():
     assert unconfounded(label, e).outcome == "undecided"
 
 
-def test_codes_that_tell_the_nuisance_are_found_and_collapsed_ones_prove_nothing():
+def test_leaking_latents_are_found_and_collapsed_ones_prove_nothing():
     e = np.arange(2_000) % 2
     z = rng(1).normal(size=(2_000, 2))
     told = [invariant_latents(codes, e).outcome for codes in (z, z + e[:, None], np.ones_like(z))]

@@ -206,7 +206,7 @@ def test_a_run_is_used_from_inside_its_folder(here, monkeypatch):
         ),
     ],
 )
-def test_the_steps_that_were_asked_for_are_reported(here, options, said):
+def test_the_number_of_steps_is_printed(here, options, said):
     result = call("fit", "run.csv", *OBSERVED, *options, "-d", 2, "--steps", 30, "-o", "new")
     assert said in result.stdout
 

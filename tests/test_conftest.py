@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 THREADS = int(os.environ["OMP_NUM_THREADS"])  # one, unless whoever runs the suite says otherwise
 
 
-def test_no_library_has_more_threads_than_it_was_told():
+def test_no_library_has_more_threads_than_requested():
     assert torch.get_num_threads() == THREADS
     pools = threadpool_info()
     assert {pool["user_api"] for pool in pools} == {"blas", "openmp"}

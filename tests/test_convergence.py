@@ -29,7 +29,7 @@ def noise(seed, n, memory):
 
 @pytest.mark.parametrize("memory", [0.0, 0.8])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_loss_that_is_done_is_not_said_to_fall_whatever_its_noise_and_its_rate(seed, memory):
+def test_a_converged_loss_is_not_reported_as_falling(seed, memory):
     # Soon at its floor, plus what the rate adds to it: a twentieth of what it has fallen, as large as the noise.
     progress = np.arange(1_000) / 1_000
     rate = np.array([cosine(p) for p in progress])
@@ -56,7 +56,7 @@ def test_a_curve_that_is_short_or_has_risen_says_nothing():
     assert not decrease(-falling).is_clear
 
 
-def test_rows_seen_many_times_tell_nothing_and_neither_does_a_game():
+def test_samples_seen_many_times_show_no_convergence_and_neither_does_adversarial_training():
     falling = 1 - np.arange(400) / 400
     assert "steps the loss still fell" in Length(400, epoch=25).shortfall(falling)  # sixteen passes
     assert Length(400, epoch=24).shortfall(falling) == ""
@@ -86,7 +86,7 @@ def short_rounds(monkeypatch):
     monkeypatch.setattr(early_stopping, "MIN_STEPS", 100)
 
 
-def test_steps_that_were_told_are_taken_and_the_log_says_that_more_would_help():
+def test_a_given_number_of_steps_is_taken_and_the_log_says_that_more_would_help():
     log, _ = run(objective=Distant(10.0), max_iter=200)
     assert log.n_iter == 200
     assert log.shortfall.startswith("in the middle of 200 steps the loss still fell, within a quarter of them, by ")
@@ -94,14 +94,14 @@ def test_steps_that_were_told_are_taken_and_the_log_says_that_more_would_help():
     assert run(objective=Distant(0.5), max_iter=200)[0].shortfall == ""
 
 
-def test_a_run_that_its_patience_stopped_is_not_said_to_be_short():
+def test_a_run_stopped_early_is_not_reported_as_short():
     log, _ = run(objective=Distant(10.0), max_iter=400, patience=50, tol=1e9)
     assert (log.stopped_on_plateau, log.shortfall) == (True, "")
 
 
 @pytest.mark.usefixtures("short_rounds")
 @pytest.mark.parametrize(("goal", "steps"), [(0.5, 100), (3.0, 400), (1_000.0, 800)])
-def test_a_length_that_is_not_told_grows_until_the_loss_falls_no_more(goal, steps):
+def test_a_length_that_is_not_given_grows_until_the_loss_stops_falling(goal, steps):
     log, weights = run(objective=Distant(goal), max_iter=None)
     assert log.n_iter == steps
     if goal < 1_000:
@@ -118,7 +118,7 @@ def test_a_loss_that_is_soon_done_takes_the_very_steps_of_the_first_round():
 
 
 @pytest.mark.usefixtures("short_rounds")
-def test_the_schedule_begins_anew_in_every_round_and_callbacks_are_told_the_new_length():
+def test_the_schedule_begins_again_in_every_round_and_callbacks_get_the_new_length():
     reports = Reports()
     run(objective=Distant(9.0), max_iter=None, callbacks=(reports,))
     rates = {report.step: report.rates[0] for report in reports.seen}

@@ -57,7 +57,7 @@ def quietly(fit, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", FITS)
-def test_a_fit_runs_where_it_is_asked_to_and_its_codes_come_back(name, device):
+def test_a_fit_runs_on_the_requested_device_and_returns_latents(name, device):
     fitted = quietly(FITS[name], device)
     assert next(fitted.encoder_.parameters()).device.type == device
     rows = X[:, : fitted.n_features_in_]
@@ -79,7 +79,7 @@ def test_a_fit_is_scored_where_it_is(name, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.slow
-def test_codes_of_transitions_are_counted_where_they_are_learned(device):
+def test_latents_of_transitions_are_counted_where_they_are_learned(device):
     dynamics = InverseDynamics(**options(device)).fit(X, NEXT, HALVES)
     assert dynamics.transform(X, NEXT).shape == (400, dynamics.n_components_)
     assert dynamics.model_.axes.centre.device.type == device
@@ -87,7 +87,7 @@ def test_codes_of_transitions_are_counted_where_they_are_learned(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_both_stages_of_latent_actions_run_where_they_are_asked_to(device):
+def test_both_stages_of_latent_actions_run_on_the_requested_device(device):
     stages = {
         "dynamics": InverseDynamics(**options(device)),
         "forget": Forget(trainer=Trainer(validation_fraction=0), **options(device)),

@@ -64,7 +64,7 @@ def test_the_support_shows_which_pixels_a_latent_reaches(fitted):
     assert fitted.pictures().shape == (SIZE, 3 * (SIZE + 2) - 2, 3)
 
 
-def test_pictures_are_decoded_sampled_scored_and_differentiated(fitted):
+def test_images_are_decoded_sampled_scored_and_differentiated(fitted):
     x, _ = rooms(20, 4)
     again = fitted.inverse_transform(fitted.transform(x))
     assert again.shape == x.shape
@@ -106,7 +106,7 @@ def test_where_every_latent_reaches_every_pixel_there_is_one_block_and_nothing_i
     assert theory.INDEPENDENT_BLOCKS in refused
 
 
-def test_a_fit_to_pictures_is_saved_and_loaded(fitted, tmp_path):
+def test_a_fit_to_images_is_saved_and_loaded(fitted, tmp_path):
     x = rooms(5, 6)[0]
     fitted.save(tmp_path / "fit.pindown")
     assert torch.equal(load(tmp_path / "fit.pindown").transform(x), fitted.transform(x))

@@ -148,7 +148,7 @@ def test_a_tie_is_found():
 
 
 @pytest.mark.slow
-def test_pictures_of_a_simulator_are_disentangled_without_training():
+def test_images_of_a_simulator_are_disentangled_without_training():
     sprites = Sprites(16, factors=("size", "x", "y", "hue", "ground"), domain=Reals())
     turn = rotation(5)
     found = disentangle(lambda z: sprites(z @ turn), normal(1_000, 5), n_samples=150, n_outputs=300)
@@ -303,7 +303,7 @@ def test_latents_that_cannot_be_used_are_refused(latents, message):
     assert error.value.argument == "latents"
 
 
-def test_options_and_pictures_that_make_no_sense_are_refused():
+def test_options_and_images_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="n_starts == 0, must be >= 1"):
         disentangle(nn.Linear(3, 6), normal(50, 3), n_starts=0)
     found, _ = turned(world(DIVERSE, 0), 3)
@@ -313,7 +313,7 @@ def test_options_and_pictures_that_make_no_sense_are_refused():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_pictures_of_any_precision_and_in_any_units_are_drawn(dtype):
+def test_images_of_any_precision_and_in_any_units_are_drawn(dtype):
     sprites = Sprites(8, factors=("x", "hue"), domain=Reals())
     plain = disentangle(lambda z: sprites(z.float()).to(z.dtype), normal(200, 2).to(dtype))
     bright = disentangle(lambda z: 255 * sprites(z.float()).to(z.dtype), normal(200, 2).to(dtype))

@@ -49,7 +49,7 @@ def test_a_loss_that_is_no_number_stops_the_run_with_step_and_remedy(value, name
         run(broken_at(30, value))
 
 
-def test_a_loss_that_never_was_a_number_is_said_to_be_so_from_the_start():
+def test_a_loss_that_never_was_a_number_is_reported_at_the_first_step():
     with pytest.raises(TrainingDivergedError, match="at step 0 of 60; it was so from the start"):
         run(broken_at(0, math.nan))
 
@@ -129,7 +129,7 @@ def one_code(n_in, n_out):
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # of what else is wrong with them
-def test_codes_that_collapsed_are_warned_of_with_the_rate_that_may_be_to_blame(which):
+def test_a_collapse_is_warned_of_with_the_learning_rate(which):
     # A rate at which rounding, all that codes without a difference give as gradient, cannot drive the temperature away.
     estimator, data = list(estimators(0.01))[which]
     estimator.set_params(encoder=one_code)

@@ -172,7 +172,7 @@ TOLD = [
 
 
 @pytest.mark.parametrize("line", TOLD)
-def test_a_command_that_is_told_exists(line):
+def test_every_command_in_the_docs_exists(line):
     assert wrong_with(line) is None
 
 

@@ -33,7 +33,7 @@ def test_labels_recover_the_latents_and_the_class_vectors():
     assert linear_r2(vectors, world().vectors, held_out=False) > 0.98
 
 
-def test_class_vectors_are_in_the_coordinates_of_the_codes():
+def test_class_vectors_are_in_the_coordinates_of_the_latents():
     z_hat, u = codes(trained(), data(4_000).x), data(4_000).u
     means = Sphere()(torch.tensor(np.stack([z_hat[u == c].mean(0) for c in range(12)])))
     cosines = means.numpy() @ trained().class_vectors_.T
@@ -72,7 +72,7 @@ def test_a_single_latent_lives_on_the_line():
         assert each.guarantee is theory.CLASSIFY_FREE
 
 
-def test_codes_and_class_vectors_lie_in_their_spaces():
+def test_latents_and_class_vectors_lie_in_their_spaces():
     assert np.linalg.norm(codes(trained()), axis=1) == pytest.approx(1, abs=1e-6)
     assert np.linalg.norm(trained().class_vectors_, axis=1) == pytest.approx(1, abs=1e-5)
     free = quick(space=Reals(), vector_space=Reals()).fit(data().x, data().u)
@@ -120,7 +120,7 @@ def test_labels_may_be_text_integers_lists_tensors_or_truth_values():
 # prediction
 
 
-def test_probabilities_are_those_of_bayes_in_a_known_world():
+def test_probabilities_are_those_of_bayes_in_a_known_simulation():
     test = world().sample(2_000, random_state=2)
     ours, best = trained().predict_proba(test.x), log_posterior(world(), test.z).exp()
     assert ours.sum(1).numpy() == pytest.approx(1)
@@ -187,7 +187,7 @@ def test_the_frequencies_of_the_classes_are_known_and_enter_the_probabilities():
 # worlds
 
 
-def test_a_world_is_learned_from_fresh_samples():
+def test_a_simulation_is_learned_from_fresh_samples():
     test = data(2_000, seed=2)
     fitted = thorough(max_iter=600, batch_size=256).fit_process(world())
     assert linear_r2(codes(fitted, test.x), test.z) > 0.97
@@ -195,7 +195,7 @@ def test_a_world_is_learned_from_fresh_samples():
     assert fitted.class_prior_ == pytest.approx(1 / 12)
 
 
-def test_in_a_world_of_instances_those_of_one_class_share_a_vector():
+def test_in_a_simulation_of_instances_those_of_one_class_share_a_vector():
     fitted = thorough().fit_process(Instances(world(), 36))  # three of each class
     cosines = fitted.class_vectors_ @ fitted.class_vectors_.T
     same = np.arange(36)[:, None] % 12 == np.arange(36) % 12
@@ -203,7 +203,7 @@ def test_in_a_world_of_instances_those_of_one_class_share_a_vector():
     assert cosines[~same].mean() < 0.5
 
 
-def test_the_weights_of_a_world_are_its_frequencies():
+def test_the_weights_of_a_simulation_are_its_frequencies():
     weighted = Clusters(torch.eye(3), VonMisesFisher(5.0), leaky_relu_mlp(3, random_state=0), weights=(3.0, 2.0, 1.0))
     with pytest.warns(IdentifiabilityWarning):
         fitted = quick().fit_process(weighted)
@@ -213,6 +213,6 @@ def test_the_weights_of_a_world_are_its_frequencies():
 @pytest.mark.parametrize(
     "other", [Pairs.on_sphere(3, 10.0, random_state=0), Nuisance.on_sphere(4, 2, 5.0, random_state=0)]
 )
-def test_a_world_whose_labels_are_no_signal_is_refused(other):
+def test_a_simulation_whose_labels_are_no_signal_is_refused(other):
     with pytest.raises(ValueError, match="no labels that are signal"):
         quick().fit_process(other)

@@ -19,7 +19,7 @@ from pindown.training import Trainer
 # what y may be
 
 
-def test_partners_recover_the_latents():
+def test_positives_recover_the_latents():
     test = pairs(2_000, seed=2)
     assert linear_r2(test.x, test.z) < 0.95
     assert linear_r2(codes(trained(), test.x), test.z) > 0.98
@@ -27,7 +27,7 @@ def test_partners_recover_the_latents():
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.slow
-def test_groups_recover_the_latents_when_rows_of_a_group_are_partners():
+def test_groups_recover_the_latents_when_rows_of_a_group_are_positives():
     data, test = pairs(3_000), pairs(2_000, seed=2)
     X, groups = np.concatenate([data.x, data.x_pos]), np.tile(np.arange(3_000), 2)
     fitted = thorough().fit(X, groups)
@@ -83,7 +83,7 @@ def test_a_given_temperature_stays_and_a_missing_one_is_learned():
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-def test_the_encoder_is_the_one_asked_for():
+def test_the_encoder_is_the_requested_one():
     def own(n_features, n_components):
         return nn.Sequential(nn.Linear(n_features, 7), nn.Tanh(), nn.Linear(7, n_components))
 
@@ -111,7 +111,7 @@ def test_the_guarantee_follows_from_the_parameters(parameters, theorem):
 # score
 
 
-def test_the_score_of_unrelated_partners_is_not_above_zero_and_that_of_related_ones_is():
+def test_the_score_of_unrelated_positives_is_not_above_zero_and_that_of_related_ones_is():
     test = pairs(2_000, seed=2)
     assert trained().score(test.x, test.x_pos) > 1
     assert trained().score(test.x, np.roll(test.x_pos, 1, axis=0)) < 0
@@ -119,7 +119,7 @@ def test_the_score_of_unrelated_partners_is_not_above_zero_and_that_of_related_o
     assert trained().score(Data(test.x, pairs="next")) == trained().score(test.x)
 
 
-def test_a_code_that_shows_nothing_scores_zero():
+def test_latents_that_show_nothing_score_zero():
     class Constant(nn.Module):
         def forward(self, x):
             return torch.ones_like(x)
@@ -144,7 +144,7 @@ def test_no_score_exceeds_the_log_of_the_rows_compared(monkeypatch):
 
 
 @pytest.mark.slow
-def test_related_rows_are_not_taken_for_strangers_because_they_stand_together(monkeypatch):
+def test_related_samples_are_not_negatives_because_they_are_neighbours(monkeypatch):
     # 40 groups of 50 rows: compared within its group no row is told from another, compared across groups it is.
     centres = np.repeat(Sphere().uniform(40, 3, random_state=0).numpy(), 50, axis=0)
     X = centres + 0.1 * np.random.default_rng(0).normal(size=centres.shape)
@@ -164,20 +164,20 @@ def test_the_trained_modules_stay_in_float32_whatever_is_computed_with_them():
 # worlds
 
 
-def test_a_world_is_learned_from_fresh_samples():
+def test_a_simulation_is_learned_from_fresh_samples():
     test = pairs(2_000, seed=2)
     fitted = thorough().fit_process(world())
     assert linear_r2(codes(fitted, test.x), test.z) > 0.98
     assert fitted.n_features_in_ == 3
 
 
-def test_a_world_without_partners_is_refused():
+def test_a_simulation_without_positives_is_refused():
     clusters = Clusters.on_sphere(3, 5, 10.0, random_state=0)
     with pytest.raises(ValueError, match="Clusters"):
         quick().fit_process(clusters)
 
 
-def test_distances_on_a_box_world_are_learned_in_the_reals():
+def test_distances_on_a_box_simulation_are_learned_in_the_reals():
     box = Pairs.on_box(2, laplace(0.05), random_state=0)
     data, test = box.sample(3_000, random_state=1), box.sample(2_000, random_state=2)
     fitted = thorough(2, space=Reals(), p=1).fit(data.x, data.x_pos)

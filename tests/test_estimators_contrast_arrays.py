@@ -64,13 +64,13 @@ def test_the_layout_of_an_array_in_memory_does_not_matter(layout):
     assert fitted.score(layout(x), layout(x_pos)) == reference.score(x, x_pos)
 
 
-def test_the_codes_lie_in_their_space():
+def test_the_latents_lie_in_their_space():
     assert np.linalg.norm(codes(trained()), axis=1) == pytest.approx(1, abs=1e-6)
     free = codes(quick(space=Reals()).fit(pairs().x, pairs().x_pos))
     assert np.ptp(np.linalg.norm(free, axis=1)) > 0.1
 
 
-def test_the_code_of_a_row_does_not_depend_on_the_rows_beside_it(monkeypatch):
+def test_the_latents_of_a_sample_do_not_depend_on_the_others(monkeypatch):
     x = pairs().x.astype(np.float64)
     together = codes(trained(), x)
     np.testing.assert_allclose(codes(trained(), x[7:8]), together[7:8], atol=1e-12)
@@ -89,7 +89,7 @@ def test_neither_data_nor_global_generators_are_touched():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_codes_may_enter_ones_own_training(dtype):
+def test_latents_may_enter_ones_own_training(dtype):
     z_hat = trained().transform(torch.as_tensor(pairs().x, dtype=dtype))
     weight = torch.ones(z_hat.shape[1], dtype=dtype, requires_grad=True)
     (z_hat * weight).sum().backward()

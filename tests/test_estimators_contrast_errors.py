@@ -87,7 +87,7 @@ def test_a_checkpoint_that_cannot_be_written_is_found_out_before_training(tmp_pa
         quick(trainer=Trainer(checkpoint=tmp_path / "file" / "fit")).fit(X, X)
 
 
-def test_a_world_with_fewer_observed_variables_than_components_is_refused():
+def test_a_simulation_with_fewer_observed_variables_than_components_is_refused():
     with pytest.raises(ValueError, match="n_components=4 is more than n_features=3"):
         quick(4).fit_process(Pairs.on_sphere(3, 10.0, random_state=0))
 

@@ -47,7 +47,7 @@ def test_output_can_be_a_data_frame_with_names():
     assert list(trained().get_feature_names_out()) == ["contrast0", "contrast1", "contrast2"]
 
 
-def test_a_pickled_estimator_gives_the_same_codes():
+def test_a_pickled_estimator_gives_the_same_latents():
     again = pickle.loads(pickle.dumps(trained()))
     assert np.array_equal(codes(again), codes(trained()))
     assert again.score(pairs().x, pairs().x_pos) == trained().score(pairs().x, pairs().x_pos)
@@ -56,7 +56,7 @@ def test_a_pickled_estimator_gives_the_same_codes():
 # chance
 
 
-def test_the_same_random_state_gives_the_same_codes_and_another_gives_others():
+def test_the_same_random_state_gives_the_same_latents_and_another_gives_others():
     def fitted(random_state):
         return codes(quick(random_state=random_state, max_iter=5).fit(pairs().x, pairs().x_pos))
 
@@ -84,7 +84,7 @@ def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch,
     assert resumed.temperature_ == unbroken.temperature_
 
 
-def test_a_fit_to_a_world_resumes_too(tmp_path, monkeypatch):
+def test_a_fit_to_a_simulation_resumes_too(tmp_path, monkeypatch):
     def fit(checkpoint=str(tmp_path / "fit.safetensors")):  # a string will do
         return quick(encoder=pressing.Pressing, batch_size=64, trainer=Trainer(checkpoint=checkpoint)).fit_process(
             world()
@@ -119,7 +119,7 @@ def test_a_checkpoint_of_other_data_or_parameters_is_refused_by_name(tmp_path):
     quick(**options, verbose=False).fit(pairs().x, pairs().x_pos)  # how it is shown does not matter
 
 
-def test_a_checkpoint_of_another_world_is_refused_though_it_looks_the_same(tmp_path):
+def test_a_checkpoint_of_another_simulation_is_refused_though_it_looks_the_same(tmp_path):
     assert repr(world(0)) == repr(world(1))
     quick(trainer=Trainer(checkpoint=tmp_path / "fit"), max_iter=3).fit_process(world(0))
     with pytest.raises(ValueError, match=r"different fit: data \("):

@@ -88,7 +88,7 @@ def test_latents_that_are_not_uniform_need_a_learned_density_whatever_the_loss()
 
 @pytest.mark.parametrize("related", [False, True])
 @pytest.mark.slow
-def test_codes_that_tell_nothing_of_rows_held_out_are_said_to_have_collapsed(related):
+def test_latents_that_predict_nothing_of_held_out_samples_have_collapsed(related):
     x, x_pos = pairs(1_500).x, pairs(1_500).x_pos
     partners = x_pos if related else np.random.default_rng(0).permutation(x_pos)
     with warnings.catch_warnings(record=True) as caught:

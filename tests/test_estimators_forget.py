@@ -19,7 +19,7 @@ from pindown.training import Trainer
 # what is chosen, kept and said
 
 
-def test_the_number_of_codes_is_that_of_the_directions_without_differences():
+def test_the_number_of_latents_is_that_of_the_directions_without_differences():
     X, e = moved()
     forget = linear(max_iter=20).fit(X, e)
     assert (forget.n_components_, forget.n_nuisance_directions_) == (3, (2, 0))
@@ -29,7 +29,7 @@ def test_the_number_of_codes_is_that_of_the_directions_without_differences():
     assert Forget().guarantee is theory.FORGET_NONLINEAR
 
 
-def test_the_code_is_the_components_times_the_centred_data_and_they_are_orthonormal_in_units_of_spread():
+def test_latents_are_the_orthonormal_components_times_the_centred_data():
     X, e = moved()
     X = X * [1, 1, 100, 1, 0.01]
     forget = linear(max_iter=20).fit(X, e)
@@ -73,7 +73,7 @@ def test_a_leak_found_afterwards_is_reported():
     assert "on 300 held-out samples, e leaks" in str(record[1].message)
 
 
-def test_directions_along_which_nothing_varies_or_that_rows_do_not_support_are_no_codes():
+def test_directions_along_which_nothing_varies_or_that_rows_do_not_support_are_no_latents():
     rng = np.random.default_rng(0)
     X, e = rng.normal(size=(30, 60)), np.arange(30) % 3
     forget = linear(max_iter=2, preprocess=preprocessing.whiten).fit(X, e)
@@ -82,14 +82,14 @@ def test_directions_along_which_nothing_varies_or_that_rows_do_not_support_are_n
     assert forget.n_components_ == 6 - sum(forget.n_nuisance_directions_)  # a direction for five rows
 
 
-def test_a_direction_that_hardly_varies_but_tells_the_nuisance_takes_no_other_away():
+def test_a_direction_that_hardly_varies_but_leaks_takes_no_other_away():
     rng = np.random.default_rng(0)
     e = np.arange(600) % 2
     X = np.column_stack([rng.normal(size=(600, 2)), 1e-6 * rng.normal(size=600) + 1e-5 * e])
     assert linear(max_iter=2).fit(X, e).n_components_ == 2
 
 
-def test_a_value_beside_which_all_others_are_rare_has_nothing_to_be_compared_with():
+def test_a_level_among_rare_ones_has_nothing_to_be_compared_with():
     X, _ = moved(n=300)
     with pytest.raises(ValueError, match="all levels of y but one are too rare to compare"):
         linear(max_iter=2).fit(X, np.arange(300) == 0)
@@ -102,7 +102,7 @@ def test_too_few_rows_are_not_probed():
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # after five steps some leaks
-def test_of_few_rows_a_quarter_is_held_out_whether_codes_bend_or_not():
+def test_of_few_samples_a_quarter_is_held_out_for_any_encoder():
     for forget in (
         linear(max_iter=5, trainer=Trainer(validation_fraction=0.1)),
         Forget(encoder=small, max_iter=5, random_state=0),
@@ -113,7 +113,7 @@ def test_of_few_rows_a_quarter_is_held_out_whether_codes_bend_or_not():
 
 
 @pytest.mark.parametrize("encoder", [networks.linear, small])
-def test_the_inverse_rebuilds_what_code_and_nuisance_tell(encoder):
+def test_the_inverse_rebuilds_what_latents_and_nuisance_determine(encoder):
     X, e = moved(n=2_000)
     names = np.array(["a", "b", "c"])[e]
     forget = Forget(
@@ -148,7 +148,7 @@ def test_the_inverse_refuses_unknown_values_and_shapes():
 # several columns, quantities, given labels
 
 
-def test_several_columns_are_forgotten_and_what_they_tell_together():
+def test_several_nuisances_are_removed_and_so_is_their_interaction():
     e = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])[np.arange(4_000) % 4]
     both = e[:, 0] ^ e[:, 1]
     X = normal(4_000, 5) + 4 * np.stack([e[:, 0], e[:, 1], both, 0 * both, 0 * both], 1)
@@ -162,7 +162,7 @@ def test_several_columns_are_forgotten_and_what_they_tell_together():
     assert told(X[:, 2:], joined).leaks
 
 
-def test_quantities_are_forgotten_if_bins_are_asked_for():
+def test_quantities_are_forgotten_if_bins_are_requested():
     rng = np.random.default_rng(0)
     dose = rng.normal(size=4_000)
     X = normal(4_000, 4, seed=1) + np.outer(dose, [2, 0, 0, 0]) + np.outer(dose**2, [0, 2, 0, 0])
@@ -178,7 +178,7 @@ def test_quantities_are_forgotten_if_bins_are_asked_for():
         linear(n_bins=8).fit(X[:6], list("aaabbb"))
 
 
-def test_given_a_label_codes_keep_it_and_are_blind_within_its_values():
+def test_given_a_label_latents_keep_it_and_are_blind_within_its_values():
     sample = confounded()
     assert confounding(sample.label, sample.u).bits > 0.3
     blind = linear(max_iter=200).fit(sample.x, sample.u)
@@ -211,7 +211,7 @@ def test_missing_values_are_refused():
         linear().fit(normal(20, 3), np.arange(20) % 2, given=e)
 
 
-def test_a_value_with_two_rows_is_left_out_of_the_game_and_the_estimator_says_so():
+def test_a_level_with_two_samples_is_left_out_with_a_warning():
     X, e = moved(n=300)
     e[:2] = 9
     with pytest.warns(IdentifiabilityWarning, match="2 samples belong to levels of y"):
@@ -229,7 +229,7 @@ def test_a_nuisance_identical_to_the_given_label_is_refused_unless_the_label_is_
     assert linear(max_iter=5).fit(X, e).n_components_ == 3
 
 
-def test_where_every_direction_tells_the_nuisance_one_code_is_kept_with_a_warning():
+def test_where_every_direction_leaks_one_latent_is_kept_with_a_warning():
     e = np.arange(600) % 4
     X = normal(600, 3) + 5 * np.eye(4)[e][:, :3]
     with pytest.warns(IdentifiabilityWarning, match="every direction shows the nuisance: in 3 of 3 directions means"):
@@ -265,7 +265,7 @@ def test_given_must_be_a_label_for_each_row():
 # worlds, checkpoints, reproducibility
 
 
-def test_a_world_can_be_forgotten_with_fresh_samples():
+def test_a_simulation_can_be_forgotten_with_fresh_samples():
     world = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, weights=(5.0, 1.0, 1.0), random_state=0)
     forget = linear(max_iter=200).fit_process(world)
     assert forget.n_components_ == 4
@@ -302,7 +302,7 @@ def test_a_resumed_fit_equals_an_unbroken_one(encoder, tmp_path, monkeypatch):
     assert np.array_equal(resumed.history_.classifier_loss, whole.history_.classifier_loss)
 
 
-def test_the_same_seed_gives_the_same_codes_and_another_does_not():
+def test_the_same_seed_gives_the_same_latents_and_another_does_not():
     X, e = moved()
     make = partial(Forget, encoder=small, decoder=small, max_iter=10, device="cpu")
     first, again, other = (make(random_state=seed).fit(X, e).transform(X) for seed in (0, 0, 1))

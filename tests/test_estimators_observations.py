@@ -55,7 +55,7 @@ def test_places_of_a_disc_are_recovered_from_pixels_by_a_convolution_without_ano
 
 
 @pytest.mark.slow
-def test_classes_of_images_are_told_and_a_row_does_not_depend_on_its_neighbours():
+def test_classes_of_images_are_predicted_and_a_sample_does_not_depend_on_its_neighbours():
     images, place = discs(600, 0)
     corner = combined(*(place > 0.5).T)
     classify = Classify(2, max_iter=60, random_state=0, device="cpu").fit(images, corner)
@@ -117,7 +117,7 @@ def test_networks_for_other_shapes_are_refused_with_the_one_to_take():
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-def test_pictures_whose_colours_are_last_are_told_how_to_be_turned():
+def test_images_with_channels_last_are_refused_with_the_remedy():
     with pytest.raises(ValueError, match=r"\(c, h, w\), got \(16, 16, 3\)"):
         Contrast(2, max_iter=3).fit(np.zeros((50, 16, 16, 3)))
 
@@ -167,7 +167,7 @@ def test_every_preprocessing_serves_every_estimator(preprocess):
         assert np.isfinite(codes).all()
 
 
-def test_a_linear_code_is_blind_whatever_the_preprocessing():
+def test_a_linear_encoder_is_blind_whatever_the_preprocessing():
     rng = np.random.default_rng(0)
     e = rng.integers(2, size=1_000)
     x = rng.normal(size=(1_000, 3)) + e[:, None] * [5.0, 0, 0]
@@ -198,7 +198,7 @@ def test_a_side_variable_that_a_method_cannot_use_is_refused_by_its_part():
         Classify(2, **QUICK).fit(Data(x, signal=e), e)
 
 
-def test_partners_are_looked_for_within_groups_of_consecutive_rows():
+def test_positives_come_from_groups_of_consecutive_samples():
     x = np.random.default_rng(0).normal(size=(40, 3))
     contrast = Contrast(2, batch_size=38, **QUICK).fit(Data(x, pairs="next", groups=np.arange(40) // 20))
     assert contrast.n_iter_ == 20  # of 40 rows 38 have a next row in their group
@@ -213,7 +213,7 @@ def told(codes, e):
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # what shifts, folds
 @pytest.mark.slow
-def test_strangers_of_the_same_batch_make_telling_it_no_help():
+def test_negatives_of_the_same_batch_make_predicting_it_no_help():
     """Partners share their batch, which shifts all columns: without being told, codes spend themselves on it."""
     leaks, scores = [], []
     for seed in range(3):
@@ -241,7 +241,7 @@ def test_a_nuisance_may_have_several_columns_and_be_text():
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # five steps hide little
-def test_a_look_is_what_the_fit_then_sees_and_leaves_nothing_behind():
+def test_preparing_twice_gives_the_same_and_changes_nothing():
     world = Clusters.on_sphere(3, 6, 8.0, random_state=0)
     sample = world.sample(400, random_state=1)
     x, u = sample.x.numpy(), sample.u.numpy()
@@ -284,7 +284,7 @@ def test_a_later_lot_must_have_the_same_columns_and_known_classes():
         Classify(2, **QUICK).partial_fit(x, y, classes=[0, 1])
 
 
-def test_lots_after_a_fit_begin_anew_and_learn():
+def test_lots_after_a_fit_begin_again_and_learn():
     world = Pairs.on_sphere(3, 5.0, random_state=0)
     lot = world.sample(2_048, random_state=0)
     contrast = Contrast(3, max_iter=5, random_state=0, device="cpu")
@@ -300,7 +300,7 @@ def test_a_module_can_be_refitted_behind_another_map():
     assert np.abs(again.transform(x) - contrast.transform(x)).max() > 1e-3
 
 
-def test_partners_can_come_in_lots_too():
+def test_positives_can_come_in_lots_too():
     world = Pairs.on_sphere(3, 5.0, random_state=0)
     contrast = Contrast(3, random_state=0, device="cpu")
     for k in range(30):

@@ -144,7 +144,7 @@ def test_rows_that_can_be_taken_give_the_fit_that_arrays_give(world, name, tmp_p
 
 @WORLDS
 @pytest.mark.parametrize("name", slow_but(OTHERS, "loader"))
-def test_streams_and_worlds_give_as_good_a_fit(world, name, tmp_path):
+def test_streams_and_simulations_give_as_good_a_fit(world, name, tmp_path):
     fitted = estimator(world).fit(OTHERS[name](world, tmp_path))
     test = sample(world, 2)
     before, after = linear_r2(test.x, test.z), linear_r2(fitted.transform(test.x), test.z)
@@ -329,7 +329,7 @@ def test_what_is_no_source_is_refused_by_a_fit():
         estimator(PAIRS).fit(3.5)
 
 
-def test_side_variables_beside_a_stream_are_refused_since_nobody_knows_whose_they_are():
+def test_side_variables_next_to_a_stream_are_refused():
     with pytest.raises(ValueError, match="Let the source give both"):
         estimator(CLUSTERS).fit(DataLoader(sample(CLUSTERS).x, batch_size=100), side(CLUSTERS))
 

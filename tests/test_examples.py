@@ -64,7 +64,7 @@ def test_a_confounded_batch_is_reported_and_given_saves_the_condition(run, capsy
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # after so few steps it may
 @pytest.mark.slow
-def test_digits_are_recognised_and_shifted_ones_are_partners(run):
+def test_digits_are_recognised_and_shifted_ones_are_positives(run):
     made = run("digits", N_TRAIN=1_000, STEPS=60)
     assert made["accuracy"] > 0.55
     assert made["contrast"].score(made["one"], made["other"]) > 0.5
@@ -96,7 +96,7 @@ def test_clothes_are_read_from_files_of_the_system_or_the_page_says_that_there_a
 
 @pytest.mark.skipif(not importlib.util.find_spec("geomstats"), reason="the recordings come with geomstats")
 @pytest.mark.slow
-def test_emg_codes_tell_less_of_the_session_and_more_of_the_gesture(run):
+def test_emg_latents_predict_the_session_worse_and_the_gesture_better(run):
     found = run("emg_sessions", WINDOW=250, STEPS=200)["found"]
     *_, (_, told, kept) = found.values()
     assert told < found["standardised per session"][1] - 0.1
@@ -110,7 +110,7 @@ def test_without_the_recordings_the_emg_example_says_how_to_get_them(run, monkey
         run("emg_sessions", WINDOW=250, STEPS=10)
 
 
-def test_a_random_network_tells_darkness_and_control_tasks_are_at_chance(run, capsys, monkeypatch, tmp_path):
+def test_a_random_network_predicts_darkness_and_control_tasks_are_at_chance(run, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # the small version, whatever is installed
     monkeypatch.setenv("TUXPAINT_STAMPS", str(tmp_path / "none"))
     made = run("stamps", N_PICTURES=200, N_OBJECTS=50)
@@ -146,7 +146,7 @@ def test_a_table_alone_has_a_graph_in_which_sizes_go_together(run):
 
 
 @pytest.mark.slow
-def test_two_bodies_share_codes_only_after_pairs(run):
+def test_two_bodies_share_latents_only_after_pairs(run):
     alignment = run("two_bodies", N_ROWS=4_000, STEPS=200)["alignment"]
     assert alignment.at(50).r2 > 0.5  # without pairs it is anyone's guess: two bodies may use codes alike by chance
     assert len(plt.get_fignums()) == 1

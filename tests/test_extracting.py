@@ -105,7 +105,7 @@ def test_padding_is_left_out_and_rows_of_one_input_are_a_group(tmp_path):
     np.testing.assert_allclose(source[np.arange(4)], expected, rtol=1e-6)
 
 
-def test_pictures_give_a_row_for_each_place_or_for_each_input(tmp_path):
+def test_images_give_a_row_for_each_place_or_for_each_input(tmp_path):
     network = nn.Sequential(nn.Conv2d(3, 8, 3))
     batches = [(torch.randn(2, 3, 6, 6),)]
     assert activations(network, batches, "0", tmp_path / "a", samples=every_position).n_samples == 2 * 16

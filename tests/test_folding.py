@@ -165,7 +165,7 @@ def test_a_sheet_with_more_waves_than_samples_show_is_left_undecided():
     assert seen.verdict == "undecided"
 
 
-def test_a_roll_is_unrolled_without_a_fold_and_projected_with_one():
+def test_isomap_flattens_a_roll_without_a_fold_and_a_projection_folds_it():
     angle, height = 4.7 + 9.4 * torch.rand(2, 2_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x = torch.stack([angle * angle.cos(), 2 * height, angle * angle.sin()], 1)
     assert find_folding(lambda x: torch.stack([x[:, [0, 2]].norm(dim=1), x[:, 1]], 1), x).verdict == "injective"

@@ -33,7 +33,7 @@ def read(codes, label):
 
 
 @pytest.mark.slow
-def test_classes_that_were_tossed_are_read_off_codes_that_have_seen_them_and_not_off_those_that_have_not():
+def test_random_classes_are_decodable_in_sample_and_not_out_of_fold():
     plain, without = [], []
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -70,7 +70,7 @@ def test_a_label_that_rows_show_is_still_there():
 
 
 @pytest.mark.slow
-def test_codes_of_a_world_come_into_the_frame_of_the_fit():
+def test_latents_of_a_simulation_come_into_the_frame_of_the_fit():
     sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(1_500, random_state=1)
     X, partners = sample.x.numpy(), sample.x_pos.numpy()
     est = Contrast(
@@ -87,7 +87,7 @@ def test_codes_of_a_world_come_into_the_frame_of_the_fit():
     assert linear_r2(codes, sample.z) > 0.9
 
 
-def test_groups_and_partners_stay_together_and_labels_are_divided_evenly():
+def test_groups_and_positives_stay_together_and_labels_are_divided_evenly():
     rng = np.random.default_rng(0)
     groups, label = rng.integers(10, size=200), rng.integers(3, size=200)
     fold = folds_of(Data(np.zeros((200, 1)), signal=label, groups=groups), 4)

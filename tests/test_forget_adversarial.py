@@ -105,7 +105,7 @@ def test_even_rows_keep_off_differences_of_means_and_do_without_too_few_rows():
     assert np.array_equal(moment_matched_projection(*few, np.eye(5)[2:], np.random.default_rng(0)), np.eye(5)[2:])
 
 
-def test_a_code_that_bends_starts_with_one_mean_and_covariance_within_each_value_of_a_given_label():
+def test_a_nonlinear_encoder_starts_with_one_mean_and_covariance_within_each_level_of_a_given_label():
     sample = confounded()
     forget = Forget(
         encoder=small,
@@ -134,7 +134,7 @@ def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
 
 
 @pytest.mark.parametrize(("shape", "weight"), [((12,), ENERGY_WEIGHT), ((3, 2, 2), IMAGE_ENERGY_WEIGHT)])
-def test_of_pictures_the_energy_distance_counts_more(shape, weight):
+def test_of_images_the_energy_distance_counts_more(shape, weight):
     rows = normal(60, 12).reshape(60, *shape)
     options = {"encoder": networks.skip_mlp, "device": "cpu", "verbose": False, "random_state": 0}
     est = Forget(2, max_iter=1, trainer=Trainer(validation_fraction=0), **options)

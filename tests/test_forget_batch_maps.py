@@ -80,7 +80,7 @@ def apart(latents, site, cluster):
 # shifts and scales of features
 
 
-def test_shifts_and_stretches_are_found_beside_a_label_that_values_see_in_other_mixtures():
+def test_shifts_and_stretches_are_found_next_to_a_label_that_values_see_in_other_mixtures():
     rng = np.random.default_rng(0)
     e = rng.integers(2, size=4_000)
     label = (rng.random(4_000) < np.where(e, 0.8, 0.2)).astype(int)

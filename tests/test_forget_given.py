@@ -85,7 +85,7 @@ def test_a_given_label_survives_that_rebuilding_would_not_show(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize(("n_columns", "blind"), [(3, "every direction shows"), (4, "only 1 direction.s. do not show")])
-def test_there_are_codes_enough_for_the_label_even_if_directions_are_not_blind(n_columns, blind):
+def test_there_are_latents_enough_for_the_label_even_if_directions_are_not_blind(n_columns, blind):
     rng = np.random.default_rng(0)
     e, label = np.arange(600) % 4, rng.integers(3, size=600)
     label[:4] = range(10, 14)  # too rare to be told
@@ -99,7 +99,7 @@ def test_there_are_codes_enough_for_the_label_even_if_directions_are_not_blind(n
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-def test_codes_beyond_the_blind_directions_start_alive():
+def test_latents_beyond_the_blind_directions_start_alive():
     rng = np.random.default_rng(0)
     label, e = rng.integers(4, size=1_000), rng.integers(2, size=1_000)
     turn = np.radians(90 * label + 45 * e)  # four labels on a circle, by an eighth of a turn
@@ -110,7 +110,7 @@ def test_codes_beyond_the_blind_directions_start_alive():
 # and yet be no excuse
 
 
-def test_where_the_nuisance_goes_with_the_label_telling_one_is_no_reason_to_tell_the_other():
+def test_a_confounded_nuisance_is_no_reason_to_predict_the_label():
     joint = torch.tensor([[8.0, 1.0], [1.0, 8.0]])
     labels, values = torch.tensor([[-0.5, 0.0, 0.0], [0.5, 0.0, 0.0]]), torch.tensor([[-2.0], [2.0]])
     world = Confounded(labels, values, joint, leaky_relu_mlp(4, n_layers=1, random_state=0))
@@ -143,7 +143,7 @@ def game(nuisance, label_reader):
     return AdversarialObjective(parts, nuisance, strength=0.5, worth=torch.eye(3), n_steps=1)
 
 
-def test_who_knows_nothing_but_the_nuisance_tells_the_label_no_better_than_by_chance():
+def test_the_nuisance_alone_predicts_the_label_at_chance():
     # Value 0 goes with two labels, in four and eight rows, value 1 with three, in four rows each; one is too rare.
     nuisance = crossed([0] * 4 + [1] * 8 + [1] * 4 + [2] * 4 + [3] * 4 + [0], [0] * 12 + [1] * 13)
     chance = (12 * np.log(2) + 12 * np.log(3)) / 24
@@ -167,7 +167,7 @@ def test_a_label_with_one_value_changes_nothing():
     assert np.array_equal(alone, constant)
 
 
-def test_a_linear_code_is_not_pulled_at_by_the_label(monkeypatch):
+def test_a_linear_encoder_is_not_pulled_at_by_the_label(monkeypatch):
     X, e, label = folded(n=300)
     fit = partial(bending(2, encoder=networks.linear, max_iter=20).fit, X, e, given=label)
     heard = fit()
@@ -177,7 +177,7 @@ def test_a_linear_code_is_not_pulled_at_by_the_label(monkeypatch):
 
 
 @pytest.mark.slow
-def test_labels_that_are_many_or_have_one_row_are_left_out_and_the_others_are_told():
+def test_labels_that_are_many_or_have_one_sample_are_left_out_and_the_others_are_predicted():
     scores = []
     for seed in range(3):  # in one world of nine a game leaves the label to one side of the fold
         X, e, label = folded(seed=seed)

@@ -41,7 +41,7 @@ def worst(codes: np.ndarray, e: np.ndarray) -> float:
     return leakage(codes, e, probes=PROBES, effort=Effort(n_seeds=1, n_permutations=19), random_state=0).worst
 
 
-def test_codes_of_values_that_are_bent_apart_have_one_law_on_other_rows_and_the_way_back_is_exact():
+def test_latents_of_levels_with_other_maps_have_one_distribution_on_other_samples_and_the_inverse_is_exact():
     transport, (z, e) = fitted(*rings(8_000, 0, bent=True)), rings(4_000, 1, bent=True)
     moved = transport(z, e)
     assert worst(z, e) > 0.65  # chance .5; .685 to .708 over five seeds
@@ -49,7 +49,7 @@ def test_codes_of_values_that_are_bent_apart_have_one_law_on_other_rows_and_the_
     np.testing.assert_allclose(transport.inverse(moved, e), z, atol=1e-6)
 
 
-def test_codes_of_one_law_and_values_of_few_rows_stay_where_they_are():
+def test_latents_of_one_law_and_values_of_few_rows_stay_where_they_are():
     z, e = rings(5_000, 0, bent=False)
     assert float((fitted(z, e)(z, e) - torch.as_tensor(z)).square().mean()) < 2e-3
     z, e = rings(2 * MIN_SAMPLES - 2, 0, bent=True)
@@ -74,7 +74,7 @@ def test_a_difference_that_so_few_rows_read_by_chance_does_not_count_against_a_t
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-def test_a_game_on_pictures_is_followed_by_a_transport_that_is_told_the_nuisance(tmp_path):
+def test_adversarial_training_on_images_is_followed_by_a_transport_that_uses_the_nuisance(tmp_path):
     images, scanner = scanned(6_000, 0)
     quick = {
         "max_iter": 5,

@@ -30,14 +30,14 @@ def labelled(n, d=20, seed=0):
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.slow
-def test_labels_that_say_nothing_are_not_said_to_be_recognised():
+def test_uninformative_labels_are_not_reported_as_recognised():
     held_out = Classify(2, max_iter=150, **QUIET).fit(*labelled(300)).held_out_
     assert held_out.score < 0.45  # a third, by chance
     assert held_out.n_samples == 300
 
 
 @pytest.mark.slow
-def test_what_is_said_of_a_small_table_holds_for_rows_that_were_put_aside():
+def test_scores_of_a_small_table_hold_for_other_samples():
     X, y = load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     train, test = order[:120], order[120:]
@@ -60,7 +60,7 @@ def test_sessions_are_held_out_whole_and_the_score_is_theirs():
     assert fitted.held_out_.chance == 0
 
 
-def test_refits_to_few_rows_go_the_way_of_the_fit():
+def test_refits_to_few_samples_take_the_schedule_of_the_fit():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 150)
     X = rng.normal(size=(150, 4)) + 3 * np.eye(4)[y]
@@ -81,7 +81,7 @@ def test_simulations_and_a_validation_fraction_of_zero_hold_nothing_out():
 
 
 @pytest.mark.slow
-def test_a_straight_world_keeps_a_straight_encoder_and_a_bent_one_does_not():
+def test_a_linear_simulation_keeps_a_linear_encoder_and_a_nonlinear_one_does_not():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 200)
     X = rng.normal(size=(200, 10)) + 2 * np.eye(10)[y]

@@ -44,7 +44,7 @@ def test_every_module_that_has_no_underscore_is_an_attribute_of_the_package():
     assert loaded_after("import pindown; pindown.theory.CONTRAST_SPHERE") == []
 
 
-def test_what_is_loaded_on_first_use_is_what_a_type_checker_is_told():
+def test_names_loaded_on_first_use_are_those_a_type_checker_sees():
     tree = ast.parse((SOURCE / "__init__.py").read_text())
     (checked,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     imported = [(node.module, alias.name) for node in checked.body for alias in node.names]

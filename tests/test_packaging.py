@@ -62,7 +62,7 @@ def test_the_promised_pythons_are_those_that_may_install_it():
     assert [f"3.{minor}" for minor in range(int(least), int(below))] == PYTHONS
 
 
-def test_a_commit_is_looked_at_by_the_linters_of_make_test_out_of_the_projects_own_environment():
+def test_a_commit_is_checked_by_the_linters_of_make_test():
     repositories = read(".pre-commit-config.yaml")["repos"]
     assert [repository["repo"] for repository in repositories] == ["local"]  # nothing is fetched
     hooks = repositories[0]["hooks"]

@@ -16,21 +16,21 @@ def draws(pairing, times=50):
     return torch.cat(taken).long().numpy()  # (times · n, 2): anchor, partner
 
 
-def test_a_partner_array_pairs_row_with_row():
+def test_a_positive_array_pairs_row_with_row():
     assert {tuple(pair) for pair in draws(pair_up(rows(5), rows(5) + 100))} == {(i, i + 100) for i in range(5)}
 
 
-def test_without_y_the_next_row_is_the_partner_and_the_last_row_has_none():
+def test_without_y_the_next_row_is_the_positive_and_the_last_row_has_none():
     assert {tuple(pair) for pair in draws(pair_up(rows(5), None))} == {(0, 1), (1, 2), (2, 3), (3, 4)}
 
 
-def test_a_group_partner_is_any_other_row_of_the_group_and_no_row_else():
+def test_a_group_positive_is_any_other_row_of_the_group_and_no_row_else():
     groups = np.array([2, 0, 2, 1, 2, 0, 3])  # rows 0, 2, 4 together, 1 and 5 together, 3 and 6 alone
     drawn = {tuple(pair) for pair in draws(pair_up(rows(7), groups))}
     assert drawn == {(0, 2), (0, 4), (2, 0), (2, 4), (4, 0), (4, 2), (1, 5), (5, 1)}
 
 
-def test_all_partners_in_a_group_are_equally_likely():
+def test_all_positives_in_a_group_are_equally_likely():
     # 5 rows, 4 others each: every pair comes about 5,000 / 20 = 250 times (± 15).
     groups = np.array([0, 0, 0, 0, 0, 1, 1])
     drawn = draws(pair_up(rows(7), groups), times=1_000)

@@ -87,7 +87,7 @@ def test_all_theorems_that_count_labels_are_listed():
     }
 
 
-def test_pairs_lead_to_contrast_unless_they_are_strangers():
+def test_pairs_lead_to_contrast_unless_they_are_unrelated():
     sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(600, random_state=0)
     planned = plan(sample.x, pairs=sample.x_pos, n_components=3)
     assert (planned.estimator, planned.theorem) == ("Contrast(n_components=3)", theory.CONTRAST_SPHERE)
@@ -96,7 +96,7 @@ def test_pairs_lead_to_contrast_unless_they_are_strangers():
     assert (strangers.outcome, strangers.needs) == ("fails", ("positives that are related to each other",))
 
 
-def test_a_label_beside_pairs_is_said_to_be_left_aside():
+def test_a_label_next_to_pairs_is_reported_as_unused():
     sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(300, random_state=0)
     planned = plan(sample.x, pairs=sample.x_pos, signal=np.arange(300) % 3, n_components=3)
     assert planned.notes[-1] == "signal is not used: plan for it alone, too."
@@ -146,14 +146,14 @@ def test_values_that_never_meet_need_pairs_across_them():
     assert planned.needs == ("pairs across levels of the nuisance, to map latents from one to another",)
 
 
-def test_few_samples_are_undecided_and_said_to_be_few():
+def test_few_samples_are_undecided():
     sample = Clusters.on_sphere(2, 8, 10.0, random_state=0).sample(100, random_state=0)
     planned = plan(sample.x, signal=sample.u, n_components=2)
     assert planned.outcome == "undecided"
     assert "more samples" in planned.needs
 
 
-def test_a_plan_prints_what_it_rests_on_and_what_nobody_looked_at():
+def test_a_plan_prints_what_it_checked_and_what_it_did_not():
     sample = Clusters.on_sphere(2, 8, 10.0, random_state=0).sample(1_000, random_state=0)
     text = str(plan(sample.x, signal=sample.u, n_components=2))
     assert text.startswith("Classify(n_components=2): classify-normalised (Reizinger et al. 2024")
@@ -172,7 +172,7 @@ def test_the_table_of_the_page_has_the_counts_of_the_results():
     assert table == [f"| {' | '.join(str(row[name]) for name in names)} |" for row in rows]
 
 
-def test_one_latent_is_looked_for_on_a_line_since_its_sphere_is_two_points():
+def test_one_latent_lies_on_the_line_because_its_sphere_has_two_points():
     rng = np.random.default_rng(0)
     label = rng.integers(2, size=400)
     x = rng.normal(size=(400, 3)) + 3 * label[:, None]
@@ -185,7 +185,7 @@ def test_one_latent_is_looked_for_on_a_line_since_its_sphere_is_two_points():
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize(("n_samples", "n_columns", "n_values"), [(50, 300, 3), (400, 6, 2), (400, 2, 4)])
-def test_a_plan_counts_as_many_codes_as_the_fit_would_take(n_samples, n_columns, n_values):
+def test_a_plan_counts_as_many_latents_as_the_fit_would_take(n_samples, n_columns, n_values):
     rng = np.random.default_rng(0)
     e = rng.integers(n_values, size=n_samples)
     x = rng.normal(size=(n_samples, n_columns)) + 4 * np.eye(n_values, n_columns)[e]
@@ -214,7 +214,7 @@ def test_where_the_fit_would_refuse_the_plan_still_has_its_verdicts():
     assert any("merge it" in str(verdict) for verdict in rare)
 
 
-def test_what_an_audit_would_refuse_is_said_before_anything_is_fitted():
+def test_a_plan_says_what_an_audit_would_refuse():
     sample = Clusters.on_sphere(2, 8, 10.0, random_state=0).sample(400, random_state=0)
     subjects = np.arange(400) % 5
     planned = plan(sample.x, signal=sample.u, groups=subjects)
@@ -260,12 +260,12 @@ def test_the_call_that_is_planned_for_sequences_can_be_made(sides, as_data):
     assert codes.shape == (300, 10)
 
 
-def test_a_method_that_only_takes_vectors_refuses_pictures_in_its_plan_as_in_its_fit():
+def test_a_method_that_only_takes_vectors_refuses_images_in_its_plan_as_in_its_fit():
     with pytest.raises(ValueError, match=r"^Sparse: X must have shape .*X\.reshape"):
         plan(np.ones((30, 1, 4, 4)), estimator=Sparse(4))
 
 
-def test_pictures_are_planned_for_as_they_are_fitted():
+def test_images_are_planned_for_as_they_are_fitted():
     x = np.random.default_rng(0).random((300, 1, 4, 4))
     assert plan(x, nuisance=np.arange(300) % 3, n_components=2).estimator == "Forget(n_components=2)"
     assert plan(x, n_components=2).estimator == "Dictionary(n_components=2)"

@@ -154,7 +154,7 @@ def test_a_quantity_that_hardly_ever_varies_is_left_out():
         probe(TRAINED, {"rare": rare}, **QUICK)
 
 
-def test_missing_values_are_left_out_and_factors_that_cannot_be_asked_are_named():
+def test_missing_values_are_left_out_and_factors_that_cannot_be_probed_are_named():
     partly = np.where(np.arange(N) < 100, np.nan, SIZE.astype(float))
     rare = (np.arange(N) < 3).astype(int)
     found = probe(

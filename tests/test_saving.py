@@ -100,7 +100,7 @@ def test_what_was_shared_is_shared(tmp_path):
     assert loaded.decoder_[0].weight is loaded.objective_.from_latents.weight
 
 
-def test_gradients_are_asked_for_where_they_were_and_training_goes_on_where_it_did(tmp_path):
+def test_gradients_and_training_mode_are_restored(tmp_path):
     estimator = fitted("dictionary")
     loaded = again(estimator, tmp_path)
     for module, twin in zip(estimator.objective_.modules(), loaded.objective_.modules(), strict=True):
@@ -141,7 +141,7 @@ def test_warnings_of_the_fit_are_not_repeated(tmp_path, recwarn):
     assert not recwarn.list
 
 
-def test_a_row_s_code_does_not_depend_on_the_others_after_loading_either(tmp_path):
+def test_the_latents_of_a_sample_do_not_depend_on_the_others_after_loading_either(tmp_path):
     loaded = again(fitted("forget"), tmp_path)
     np.testing.assert_allclose(loaded.transform(X[3:4]), loaded.transform(X)[3:4], rtol=1e-12)
 
@@ -157,7 +157,7 @@ def test_the_file_says_what_is_in_it(tmp_path):
     assert {"Contrast", "Encoder", "PairObjective"} <= {*entry["content"]["names"]} <= {*TABLE}
 
 
-def test_networks_go_to_the_device_that_is_asked_for(tmp_path):
+def test_networks_go_to_the_requested_device(tmp_path):
     loaded = again(fitted("contrast"), tmp_path, device="cpu")
     assert next(loaded.encoder_.parameters()).device == torch.device("cpu")
     with pytest.raises(InputError) as refused:

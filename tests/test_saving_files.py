@@ -26,7 +26,7 @@ def test_files_of_every_format_are_kept_and_are_small():
 
 
 @pytest.mark.parametrize(("archive", "name"), list(kept()), ids=lambda part: getattr(part, "stem", part))
-def test_a_file_of_an_earlier_version_loads_and_says_what_it_said(tmp_path, archive, name):
+def test_a_file_of_an_earlier_version_loads_and_gives_the_same_latents(tmp_path, archive, name):
     with zipfile.ZipFile(archive) as files:
         files.extract(name, tmp_path)
         files.extract("expected.npz", tmp_path)

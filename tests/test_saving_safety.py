@@ -178,13 +178,13 @@ def test_nothing_is_imported_because_a_file_names_it(tmp_path, theirs):
     assert "their_networks" not in sys.modules
 
 
-def test_a_function_that_makes_another_network_by_now_is_told_apart(tmp_path, theirs, monkeypatch):
+def test_a_function_that_makes_another_network_by_now_is_recognised(tmp_path, theirs, monkeypatch):
     path = saved(contrast(theirs.turning), tmp_path)
     monkeypatch.setattr(theirs.turning, "__kwdefaults__", {"width": 6})
     assert "tensor head.weight" in refused(path, trust=[theirs.turning])
 
 
-def test_an_estimator_of_another_package_brings_along_what_stands_beside_it(tmp_path):
+def test_an_estimator_of_another_package_brings_along_what_stands_next_to_it(tmp_path):
     estimator = fitted("regress")
     path = saved(estimator, tmp_path)
     assert "trust=[Regress" in refused(path, "trust")
@@ -609,7 +609,7 @@ def test_json_with_a_key_twice_or_nan_is_refused(path, before, after):
     refused(path)
 
 
-def test_files_of_other_programs_are_told_apart(tmp_path):
+def test_files_of_other_programs_are_recognised(tmp_path):
     save_file({"weight": torch.zeros(2)}, tmp_path / "other", metadata={"made": "elsewhere"})
     refused(tmp_path / "other")
     np.save(tmp_path / "array.npy", X)

@@ -149,7 +149,7 @@ def test_what_was_measured_comes_back(tmp_path):
         (b"bytes", "value_ is a bytes"),
     ],
 )
-def test_what_no_file_can_hold_is_said_with_its_place(tmp_path, value, said):
+def test_what_no_file_can_hold_is_named_with_its_place(tmp_path, value, said):
     with pytest.raises(ValueError, match=f"Holder cannot be saved: .*{said}"):
         through(value, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -316,7 +316,7 @@ def test_views_of_an_instance_are_new_at_every_draw():
     assert not torch.isclose(first.z[first.u == 0][0], second.z[second.u == 0][0]).any()
 
 
-def test_instances_of_a_class_cannot_be_told_apart():
+def test_instances_of_a_class_cannot_be_distinguished():
     z = Sphere().uniform(5, 4, random_state=0, dtype=torch.float64)
     posterior = log_posterior(Instances(CLUSTERS, 7), z).exp()
     torch.testing.assert_close(posterior.sum(1), torch.ones(5).double())

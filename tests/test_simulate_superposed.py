@@ -25,7 +25,7 @@ def test_latents_fire_as_often_as_their_law_says(distribution):
     assert distribution.n_active == pytest.approx(expected.sum().item())
 
 
-def test_a_child_never_fires_without_its_parent_and_roots_need_nobody():
+def test_a_child_never_fires_without_its_parent_and_roots_fire_alone():
     distribution = Hierarchy(512, n_roots=4, branching=3, depth=2)
     fires, child = drawn(distribution) > 0, distribution.parent >= 0
     assert int(child.sum()) == 4 * (3 + 9)

@@ -155,7 +155,7 @@ def test_moments_say_which_row_has_no_number():
         moments(ArraySource(torch.tensor(x)))
 
 
-def test_a_map_is_read_where_it_is_asked_for_and_nowhere_else():
+def test_only_the_requested_part_of_a_map_is_read():
     class Watched:
         shape, dtype, read = (1_000, 3), np.dtype(float), 0
 
@@ -227,7 +227,7 @@ WORLDS = {
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_world_says_what_part_its_side_variables_play_and_how_often_they_come(name):
+def test_a_simulation_says_what_part_its_side_variables_play_and_how_often_they_come(name):
     process, roles, prior = WORLDS[name]
     generator = torch.Generator().manual_seed(3)
     batch = process.draw(20_000, generator)
@@ -244,7 +244,7 @@ def test_a_world_says_what_part_its_side_variables_play_and_how_often_they_come(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="captures a graph")
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_graph_can_capture_what_a_world_draws(name):
+def test_a_graph_can_capture_what_a_simulation_draws(name):
     source, generator = WORLDS[name][0], torch.Generator("cuda").manual_seed(0)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

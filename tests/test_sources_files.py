@@ -28,7 +28,7 @@ def test_all_numbers_that_play_no_part_are_features(table):
     assert batch["signal"].tolist() == [3, 4]
 
 
-def test_features_come_in_the_order_asked_for(table):
+def test_features_come_in_the_requested_order(table):
     assert next(ParquetSource(table, features=["b", "a"]).blocks(2))["x"].tolist() == [[3.0, 1.0], [4.0, 2.0]]
     assert ParquetSource(table, features="a").shape == (1,)
 

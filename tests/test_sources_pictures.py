@@ -36,7 +36,7 @@ def write_labels(folder, *lines):
     return path
 
 
-def test_pictures_come_as_they_are_in_any_order(folder):
+def test_images_come_as_they_are_in_any_order(folder):
     source = ImageFolder(folder)
     assert (source.n_samples, source.shape, source.files[1]) == (4, (3, 8, 6), "1.png")
     batch = source.take(np.array([3, 1]))
@@ -132,7 +132,7 @@ def test_transparent_pixels_need_a_background(tmp_path):
     assert (ImageFolder(tmp_path / "clear", background=1.0).take(np.array([0]))["x"] == 1).all()
 
 
-def test_pictures_are_upright_as_the_camera_says(tmp_path):
+def test_images_are_upright_as_the_camera_says(tmp_path):
     held = image.Exif()
     held[0x0112] = 6  # a quarter turn
     save(tmp_path / "a" / "x.png", picture(0), exif=held)
@@ -184,7 +184,7 @@ def test_different_sizes_are_named_and_resized_on_request(folder):
     np.testing.assert_allclose(source.take(np.array([4]))["x"][0], small, atol=1e-5)  # a mean of four pixels
 
 
-def test_grey_among_colours_is_named_and_turned_on_request(folder):
+def test_grey_images_among_colour_are_named_and_converted_on_request(folder):
     save(folder / "9.png", picture(9, colours=1))
     with pytest.raises(InputError, match="channels"):
         ImageFolder(folder)
@@ -218,7 +218,7 @@ def test_a_corrupt_file_is_named_and_left_out_on_request(folder, kept):
     assert "2.png" in source.notes[0]
 
 
-def test_labels_go_with_their_pictures_by_name(folder):
+def test_labels_go_with_their_images_by_name(folder):
     labels = write_labels(folder, "age,file,scanner", "4.5,3.png,b", "1.5,0.png,a", "2.5,1.png,a", "3.5,2.png,b")
     source = ImageFolder(folder, labels=labels, nuisance="scanner", signal="age", groups=["scanner", "age"])
     batch = source.take(np.array([3, 0]))
@@ -227,7 +227,7 @@ def test_labels_go_with_their_pictures_by_name(folder):
     assert source.side_variables()["groups"].shape == (4, 2)
 
 
-def test_a_label_file_that_misses_some_is_told(folder):
+def test_a_label_file_that_misses_some_images_is_refused(folder):
     labels = write_labels(folder, "file,scanner", "0.png,a", "1.png,b", "7.png,b")
     with pytest.raises(InputError, match=r"2\.png"):
         ImageFolder(folder, labels=labels, nuisance="scanner")
@@ -274,7 +274,7 @@ def test_bad_label_files_raise(folder, lines):
     assert error.value.argument == "labels"
 
 
-def test_tables_of_offices_are_read_and_other_alphabets_are_told(folder):
+def test_tables_of_offices_are_read_and_other_alphabets_are_named(folder):
     labels = write_labels(folder, "\ufefffile;scanner", *(f"{n}.png;{'ab'[n % 2]}" for n in range(4)))
     assert ImageFolder(folder, labels=labels, nuisance="scanner").side_variables()["nuisance"].tolist() == [
         "a",
@@ -295,7 +295,7 @@ def test_images_that_are_all_equal_raise():
         assert error.value.argument == "X"
 
 
-def test_other_mistakes_are_told(tmp_path, folder):
+def test_other_mistakes_are_named(tmp_path, folder):
     with pytest.raises(FileNotFoundError):
         ImageFolder(tmp_path / "none")
     (tmp_path / "empty").mkdir()

@@ -58,7 +58,7 @@ def test_items_may_be_named_by_order_or_by_key():
     assert {name: part.tolist() for name, part in keys.take(np.array([1])).items()} == {"x": [2.0], "nuisance": [3]}
 
 
-def test_a_dataset_that_gives_several_items_at_once_is_asked_once():
+def test_a_dataset_that_gives_several_items_at_once_is_called_once():
     data = Twice(list(rows()))
     source = DatasetSource(data)
     data.asked = 0
@@ -66,7 +66,7 @@ def test_a_dataset_that_gives_several_items_at_once_is_asked_once():
     assert data.asked == 1
 
 
-def test_a_loader_keeps_its_batches_workers_and_sampler_and_gives_the_size_asked_for():
+def test_a_loader_keeps_its_batches_workers_and_sampler_and_gives_the_requested_size():
     loader = DataLoader(
         TensorDataset(torch.arange(20.0)), batch_size=6, num_workers=1, sampler=range(19, -1, -1), drop_last=True
     )

@@ -49,7 +49,7 @@ def test_such_a_name_would_be_seen(code):
 
 
 @pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.__name__)
-def test_a_method_is_asked_by_one_value(kind):
+def test_one_value_specifies_a_method(kind):
     assert isinstance(kind.spec, MethodSpec)
     assert kind.spec.roles.y in ("signal", "nuisance", "pairs", None)
 

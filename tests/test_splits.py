@@ -39,12 +39,12 @@ def test_groups_stay_whole(n):
 
 
 @pytest.mark.parametrize("n", [400, 4_000])
-def test_partners_stay_together(n):
+def test_positives_stay_together(n):
     for each in sides(Data(RNG.normal(size=(n, 2)), pairs=np.arange(n) // 4), paired=True):
         assert len(np.intersect1d(each.learned // 4, each.held_out // 4)) == 0
 
 
-def test_of_few_large_groups_of_partners_both_sides_have_rows():
+def test_of_few_large_groups_of_positives_both_sides_have_rows():
     labels = np.arange(2_000) % 5
     (only,) = sides(Data(RNG.normal(size=(2_000, 2)), pairs=labels), paired=True)
     assert np.bincount(labels[only.held_out], minlength=5).min() > 10

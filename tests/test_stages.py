@@ -29,7 +29,7 @@ def test_a_terminal_sees_which_stage_it_is_and_of_how_many(monkeypatch):
 
 
 @pytest.mark.parametrize("stream", [Terminal, io.StringIO])
-def test_nothing_is_shown_unless_asked_for_and_on_a_terminal(monkeypatch, stream):
+def test_progress_is_shown_on_request_and_on_a_terminal(monkeypatch, stream):
     monkeypatch.setattr(sys, "stderr", stream())
     with stages("Audit", 3, show=stream is io.StringIO) as begin:
         begin("one thing")

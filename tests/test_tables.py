@@ -145,7 +145,7 @@ def test_columns_that_count_rows_or_never_change_are_left_out_unless_named(tmp_p
     assert read_data(source, Columns(features=("x", "id"))).names == ("x", "id")
 
 
-def test_what_looks_like_a_label_but_is_observed_is_pointed_at(tmp_path):
+def test_an_observed_column_that_looks_like_a_label_is_named(tmp_path):
     rows = [f"{x},{i % 3}" for i, x in enumerate(X[:, 0].tolist())]
     (tmp_path / "t.csv").write_text("\n".join(["x,day", *rows]))
     note = read_data(open_table(tmp_path / "t.csv"), Columns()).notes[0]
@@ -177,7 +177,7 @@ def test_labels_are_numbers_only_if_all_are_and_none_would_be_joined(tmp_path):
     assert kinds == {"whole": "i", "half": "f", "name": "U", "padded": "U"}
 
 
-def test_partners_can_be_an_array_or_the_next_row_within_a_group(tmp_path):
+def test_positives_can_be_an_array_or_the_next_row_within_a_group(tmp_path):
     np.savez(tmp_path / "t.npz", X=X, later=X + 1, session=SITE)
     source = open_table(tmp_path / "t.npz")
     np.testing.assert_array_equal(read_data(source, Columns(pairs="later")).pairs, X + 1)
@@ -187,7 +187,7 @@ def test_partners_can_be_an_array_or_the_next_row_within_a_group(tmp_path):
     np.testing.assert_array_equal(paired.pairs, X[np.array(rows) + 1])
 
 
-def test_a_sample_keeps_partners_together(tmp_path):
+def test_a_sample_keeps_positives_together(tmp_path):
     np.savez(tmp_path / "t.npz", X=RNG.normal(size=(60, 2)), who=np.repeat(np.arange(20), 3))
     some = read_data(open_table(tmp_path / "t.npz"), Columns(pairs="who")).sample(30)
     counts = np.bincount(some.pairs)
@@ -212,7 +212,7 @@ def test_a_sample_keeps_partners_together(tmp_path):
         (",\n1,2\n", "has no names in its first line"),
     ],
 )
-def test_what_is_wrong_with_a_text_is_said_with_its_line_or_column(tmp_path, content, message):
+def test_errors_of_a_text_file_name_the_line_or_column(tmp_path, content, message):
     (tmp_path / "t.csv").write_text(content)
     columns = Columns(signal="b" if "y" in content else None)
     with pytest.raises(ValueError, match=message):
@@ -256,7 +256,7 @@ def test_python_objects_in_an_archive_are_not_unpickled(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npy", ".npz"])
-def test_codes_are_read_back_as_they_were_written(tmp_path, suffix):
+def test_latents_are_read_back_as_they_were_written(tmp_path, suffix):
     path = tmp_path / f"codes{suffix}"
     write_latents(path, X, ["z0", "z1", "z2"])
     if suffix == ".npz":
@@ -283,7 +283,7 @@ def test_what_could_be_thousands_is_not_taken_for_a_decimal(tmp_path):
     assert open_table(tmp_path / "t.csv").numeric == ("b",)
 
 
-def test_a_clock_that_starts_anew_for_each_subject_is_left_out_and_a_quantity_is_not(tmp_path):
+def test_a_clock_that_starts_again_for_each_subject_is_left_out_and_a_quantity_is_not(tmp_path):
     rows = [f"{0.02 * (i % 50)},{(i * 37) % 101 / 7}" for i in range(150)]
     (tmp_path / "t.csv").write_text("time,x\n" + "\n".join(rows) + "\n")
     study = read_data(open_table(tmp_path / "t.csv"), Columns())
@@ -307,7 +307,7 @@ def test_what_a_spreadsheet_could_not_compute_is_missing(tmp_path):
         ("images.npy", Columns()),
     ],
 )
-def test_pictures_in_an_array_are_named_with_their_shape_and_what_to_do(tmp_path, name, columns):
+def test_images_in_an_array_are_named_with_their_shape_and_what_to_do(tmp_path, name, columns):
     images = np.zeros((30, 3, 8, 8))
     np.savez(tmp_path / "images.npz", X=images, b=np.arange(30) % 3)
     np.save(tmp_path / "images.npy", images)
@@ -315,7 +315,7 @@ def test_pictures_in_an_array_are_named_with_their_shape_and_what_to_do(tmp_path
         read_data(open_table(tmp_path / name), columns)
 
 
-def test_an_array_of_pictures_that_nobody_asked_for_is_no_obstacle(tmp_path):
+def test_an_array_of_images_without_a_role_is_ignored(tmp_path):
     np.savez(tmp_path / "both.npz", X=X, thumbnails=np.zeros((len(X), 4, 4)))
     np.testing.assert_array_equal(read_data(open_table(tmp_path / "both.npz"), Columns()).X, X)
 

@@ -43,7 +43,7 @@ MAY_FOLD = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWar
 
 
 @pytest.mark.parametrize(("seed", "max_iter"), RUNS)
-def test_on_the_sphere_partners_recover_the_latents_up_to_a_rotation(seed, max_iter):
+def test_on_the_sphere_positives_recover_the_latents_up_to_a_rotation(seed, max_iter):
     train, test = sphere(seed)
     contrast = fitted(train, seed, max_iter=max_iter)
     assert contrast.guarantee is theory.CONTRAST_SPHERE
@@ -57,7 +57,7 @@ def test_on_the_sphere_partners_recover_the_latents_up_to_a_rotation(seed, max_i
 
 @MAY_FOLD
 @pytest.mark.parametrize(("seed", "max_iter"), RUNS)
-def test_on_the_sphere_unrelated_partners_teach_nothing(seed, max_iter):
+def test_on_the_sphere_unrelated_positives_teach_nothing(seed, max_iter):
     train, test = sphere(seed)
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
     contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, max_iter=max_iter)  # 2,000 steps make it worse
@@ -75,7 +75,7 @@ def box(seed):
 
 
 @pytest.mark.parametrize(("seed", "max_iter"), RUNS)
-def test_in_a_box_laplace_partners_recover_every_latent_alone(seed, max_iter):
+def test_in_a_box_laplace_positives_recover_every_latent_alone(seed, max_iter):
     train, test = box(seed)
     contrast = fitted(train, seed, space=Reals(), p=1, max_iter=max_iter)
     assert contrast.guarantee is theory.CONTRAST_LP
@@ -107,7 +107,7 @@ def normal_box(seed):
 
 
 @pytest.mark.parametrize(("seed", "max_iter"), RUNS)
-def test_in_a_box_normal_partners_recover_the_latents_up_to_an_affine_map(seed, max_iter):
+def test_in_a_box_normal_positives_recover_the_latents_up_to_an_affine_map(seed, max_iter):
     train, test = normal_box(seed)
     contrast = fitted(train, seed, space=Reals(), p=2, max_iter=max_iter)
     assert contrast.guarantee is theory.CONTRAST_METRIC
@@ -118,7 +118,7 @@ def test_in_a_box_normal_partners_recover_the_latents_up_to_an_affine_map(seed, 
 
 @MAY_FOLD
 @pytest.mark.parametrize(("seed", "max_iter"), RUNS)
-def test_in_a_box_unrelated_partners_teach_nothing(seed, max_iter):
+def test_in_a_box_unrelated_positives_teach_nothing(seed, max_iter):
     train, test = normal_box(seed)
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
     contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, space=Reals(), p=2, max_iter=max_iter)
@@ -160,7 +160,7 @@ def test_latents_that_are_not_uniform_are_recovered_once_their_density_is_learne
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_latents_that_are_not_uniform_are_bent_if_they_are_taken_for_uniform(seed):
+def test_latents_that_are_not_uniform_are_distorted_if_they_are_taken_for_uniform(seed):
     train, test = cap(seed)
     contrast = fitted(train, seed, loss=PairLoss(any_marginal=False), max_iter=800)
     assert linear_r2(contrast.transform(test.x), test.z) < 0.99
@@ -187,7 +187,7 @@ def test_on_the_sphere_alignment_and_uniformity_in_equal_parts_recover_the_laten
 @MAY_FOLD
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.slow
-def test_on_the_sphere_alignment_with_unrelated_partners_teaches_nothing(seed):
+def test_on_the_sphere_alignment_with_unrelated_positives_teaches_nothing(seed):
     train, test = sphere(seed)
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
     contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, loss=PairLoss(0.5), max_iter=100)
@@ -211,7 +211,7 @@ def test_in_a_box_alignment_and_uniformity_in_equal_parts_recover_every_latent_a
 
 @MAY_FOLD
 @pytest.mark.parametrize("seed", SEEDS)
-def test_in_a_box_another_weight_of_uniformity_has_no_theorem_and_bends_the_codes(seed):
+def test_in_a_box_another_weight_of_uniformity_has_no_theorem_and_distorts_the_latents(seed):
     train, test = small_box(seed)
     contrast = fitted(train, seed, 3, loss=PairLoss(0.3), space=Reals(), p=1, max_iter=300)
     assert contrast.guarantee is None

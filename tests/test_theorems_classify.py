@@ -82,7 +82,7 @@ def test_with_both_at_unit_norm_labels_recover_latents_and_class_vectors_up_to_o
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_unit_codes_with_free_class_vectors_are_a_rotation_too(seed):
+def test_unit_latents_with_free_class_vectors_are_a_rotation_too(seed):
     vectors, train, test = general(seed)
     estimator = fitted(train, seed, vector_space=Reals(), max_iter=800)
     assert estimator.guarantee is theory.CLASSIFY_UNIT_FEATURES
@@ -92,7 +92,7 @@ def test_unit_codes_with_free_class_vectors_are_a_rotation_too(seed):
 
 @pytest.mark.parametrize("seeds", [[0], pytest.param([0, 1, 2, 3, 4], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("vector_space", [Sphere(), Reals()])
-def test_free_codes_are_a_linear_image_of_the_latents(vector_space, seeds):
+def test_free_latents_are_a_linear_image_of_the_latents(vector_space, seeds):
     straight = []
     for seed in seeds:
         vectors, train, test = general(seed)

@@ -57,7 +57,7 @@ def clusters(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_linear_code_lands_in_the_complement_of_v_and_is_blind(seed):
+def test_a_linear_encoder_lands_in_the_complement_of_v_and_is_blind(seed):
     world, train, test = clusters(seed)
     forget = fitted(train, seed, encoder=networks.linear)
     assert forget.guarantee is theory.FORGET
@@ -71,7 +71,7 @@ def test_a_linear_code_lands_in_the_complement_of_v_and_is_blind(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_code_more_than_the_complement_has_dimensions_must_leak_and_the_estimator_says_so(seed):
+def test_one_latent_more_than_the_complement_has_dimensions_leaks_with_a_warning(seed):
     _, train, test = clusters(seed)
     with pytest.warns(
         IdentifiabilityWarning, match="n_components=6 is more than the 5 invariant directions of the data"
@@ -81,7 +81,7 @@ def test_one_code_more_than_the_complement_has_dimensions_must_leak_and_the_esti
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_game_alone_finds_the_complement_from_a_random_start_and_without_reversal_it_does_not(seed, monkeypatch):
+def test_adversarial_training_finds_the_complement_from_a_random_initialisation_only_with_reversal(seed, monkeypatch):
     world, train, _ = clusters(seed)
     anywhere = np.linalg.qr(np.random.default_rng(seed).normal(size=(8, 5))).Q.T
     monkeypatch.setattr(linear_erasure.Directions, "keep", lambda self, n: anywhere)
@@ -129,7 +129,7 @@ def bending(train, seed, **parameters):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_behind_a_nonlinear_mixing_a_bending_code_hides_what_a_straight_one_shows(seed):
+def test_behind_a_nonlinear_mixing_a_nonlinear_encoder_removes_what_a_linear_one_leaks(seed):
     world, train, test = bent(seed)
     forget = bending(train, seed)
     assert forget.guarantee is theory.FORGET_NONLINEAR
@@ -143,7 +143,7 @@ def test_behind_a_nonlinear_mixing_a_bending_code_hides_what_a_straight_one_show
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("seed", SEEDS)
-def test_without_reversal_a_bending_code_leaks(seed):
+def test_without_reversal_a_nonlinear_encoder_leaks(seed):
     _, train, test = bent(seed)
     autoencoder = bending(train, seed, strength=0.0)
     assert worst(autoencoder.transform(test.x), test.u) > worst(test.z, test.u) + 0.02
@@ -153,7 +153,7 @@ def test_without_reversal_a_bending_code_leaks(seed):
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("part", ["the game", "the distance"])
-def test_neither_the_game_nor_the_energy_distance_hides_alone_what_both_hide(part, seed, monkeypatch):
+def test_adversarial_training_and_energy_distance_remove_together_what_neither_removes_alone(part, seed, monkeypatch):
     world = Nuisance.on_sphere(6, 3, 10.0, n_layers=2, random_state=seed)
     train, test = world.sample(20_000, random_state=100 + seed), world.sample(12_000, random_state=200 + seed)
 

@@ -63,7 +63,7 @@ def test_dense_latents_are_not_recovered_and_a_check_fails():
     assert "distinct atoms" not in broken(outcomes)
 
 
-def test_with_half_of_the_rows_less_comes_back_and_it_is_said():
+def test_half_of_the_samples_recover_less_and_the_audit_says_so():
     simulation = Superposed.overcomplete(D, M, n_active=K, random_state=0)
     cosine, f1, outcomes = fitted(simulation, seed=0, n=ENOUGH // 2, batch_size=ENOUGH // 4)
     assert cosine < 0.94

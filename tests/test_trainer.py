@@ -94,7 +94,7 @@ def test_a_resumed_run_with_several_batches_a_step_equals_an_unbroken_one(tmp_pa
         run(checkpoint=checkpoint(path))
 
 
-def test_a_game_of_several_batches_a_step_counts_its_steps():
+def test_adversarial_training_with_several_batches_a_step_counts_its_steps():
     rng = np.random.default_rng(0)
     e = rng.integers(2, size=300)
     x = rng.normal(size=(300, 4)) + e[:, None] * np.eye(4)[0]
@@ -123,7 +123,7 @@ class Watched(Regression):
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
-def test_products_are_taken_in_the_precision_asked_for_and_weights_stay_in_float32(precision):
+def test_products_have_the_requested_precision_and_weights_stay_in_float32(precision):
     objective = Watched()
     log, weights = run(objective=objective, precision=precision)
     assert objective.seen == precision
@@ -217,7 +217,7 @@ def test_a_resumed_run_with_a_group_of_its_own_rate_equals_an_unbroken_one(tmp_p
     assert_identical(run(optimizer=two_groups, checkpoint=checkpoint(path)), run(optimizer=two_groups))
 
 
-def test_counters_that_muon_loads_lie_beside_their_weights():
+def test_counters_that_muon_loads_lie_next_to_their_weights():
     # On a GPU a counter that stayed on the CPU would stop the next step; "meta" is a device that every machine has.
     here, there = (nn.Parameter(torch.zeros(2, 2, device=device)) for device in ("cpu", "meta"))
     group = {"orthogonal": False, "weight_decay": 0.0}

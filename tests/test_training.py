@@ -65,7 +65,7 @@ def test_the_first_step_of_adam_moves_every_weight_by_the_scheduled_learning_rat
     assert first_move(cosine).max() == 0  # the warm-up starts at zero
 
 
-def test_the_schedule_is_asked_at_the_share_of_steps_done():
+def test_the_schedule_depends_on_the_fraction_of_steps_done():
     asked = set()
     run(max_iter=4, schedule=lambda progress: asked.add(progress) or 1.0)
     assert asked == {0, 0.25, 0.5, 0.75}

@@ -104,7 +104,7 @@ def test_that_nothing_is_learned_is_warned_of_without_a_validation_set():
         Contrast(2, max_iter=200, random_state=0, verbose=False, trainer=trainer).fit(x, stranger)
 
 
-def test_what_suits_pictures_is_chosen_by_their_shape_and_the_device():
+def test_what_suits_images_is_chosen_by_their_shape_and_the_device():
     gpu, image, vector = torch.device("cuda"), (3, 64, 64), (5,)
     assert precision_for(image, gpu, None) is torch.bfloat16
     assert precision_for(image, gpu, torch.float32) is torch.float32
@@ -140,7 +140,7 @@ def around(n, seed):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_what_goes_around_a_circle_is_laid_out_straight():
+def test_an_arc_becomes_a_line():
     # Seven such fits that are started once end at .83 to .9998, three of them folded; started anew, at .984 or more.
     for seed in range(3):
         x, x_pos, angle = around(2_000, seed)

@@ -57,7 +57,7 @@ def as_drifting(weights):
     return objective
 
 
-def test_without_rows_held_out_it_goes_all_the_way():
+def test_without_a_validation_set_all_steps_are_taken():
     log, weights = drifted(validation=None)
     assert (log.rollback, log.held_out, log.n_iter) == (None, (), 1_000)
     assert abs(float(weights["level"]) - 1) < 0.05
@@ -100,7 +100,7 @@ def test_a_finished_run_is_loaded_at_the_moment_that_was_kept(tmp_path):
     assert_identical(drifted(never, checkpoint=file), first)
 
 
-def test_a_way_that_is_known_is_taken_step_by_step():
+def test_a_known_schedule_is_taken_step_by_step():
     log, weights = drifted()
     again, same = drifted(validation=None, step_plan=StepPlan(log.step_plan, 1.0, 0.0))
     assert np.array_equal(again.loss_curve, log.loss_curve)
@@ -132,7 +132,7 @@ def test_a_rise_that_is_noise_is_none():
     assert find_rollback(flat, Length(2_000)) is None
 
 
-def test_whether_a_round_ends_is_asked_only_where_one_can(monkeypatch):
+def test_whether_a_round_ends_is_decided_only_where_one_can(monkeypatch):
     asked = []
     rounds = Length.rounds
     monkeypatch.setattr(Length, "rounds", lambda self, curve: asked.append(len(curve)) or rounds(self, curve))
@@ -140,7 +140,7 @@ def test_whether_a_round_ends_is_asked_only_where_one_can(monkeypatch):
     assert len(asked) < 10 < 40 < len(log.held_out)
 
 
-def test_one_look_that_finds_the_loss_risen_at_a_high_rate_is_not_past_hope():
+def test_one_rise_of_the_loss_at_a_high_rate_does_not_exhaust_patience():
     # Three of four factors of sprites are learned in 200 steps, and the last, which tells little, only after 600.
     slow = [(0, 4.4), *((25 * k, 3.75 + (0.015 if k % 3 == 0 else 0.0)) for k in range(1, 41))]
     assert find_rollback(slow, Length(2_000)) is None

@@ -61,7 +61,7 @@ def test_a_penalty_is_taken_along(kind, simulation):
     assert not torch.equal(est.transform(x), without.transform(x))
 
 
-def test_codes_of_hues_stay_folded_unless_they_start_unrolled():
+def test_latents_of_hues_stay_folded_without_the_isomap_initialisation():
     rng, hues = torch.Generator().manual_seed(0), ("floor_hue", "wall_hue", "object_hue")
     z = torch.rand(1_500, 3, generator=rng)
     x = Room(8, factors=hues, fixed={"shape": 0}, samples=1)(z)
@@ -74,7 +74,7 @@ def test_codes_of_hues_stay_folded_unless_they_start_unrolled():
     assert held[False] < 0.7  # .563 to .602
 
 
-def test_rows_without_partners_go_with_the_next(simulation):
+def test_rows_without_positives_go_with_the_next(simulation):
     x = simulation.sample(100, random_state=1).x
     assert SlowVAE(3, **QUICK).fit(x).transform(x).shape == (100, 3)
 
@@ -92,7 +92,7 @@ def test_a_trained_autoencoder_is_disentangled_without_training(plain, simulatio
     assert found.after <= found.before
 
 
-def test_directions_turn_codes_and_leave_the_generator_as_it_was(simulation):
+def test_directions_rotate_latents_and_leave_the_generator_as_it_was(simulation):
     x = simulation.sample(300, random_state=1).x
     est = DisCo(3, **QUICK | {"max_iter": 20}).fit(x)
     turn = est.directions_
@@ -137,7 +137,7 @@ def test_latents_in_which_views_agree_are_averaged():
     assert a.variance.tolist()[0] == pytest.approx([1.0, 1.0, 5.0])
 
 
-def test_total_correlation_is_told_by_a_classifier_that_the_codes_do_not_train():
+def test_total_correlation_is_estimated_by_a_classifier_that_the_latents_do_not_train():
     divergence, n = TotalCorrelation(2, gamma=1.0), 500
     rng = torch.Generator().manual_seed(0)
     z = torch.randn(n, 1, generator=rng).repeat(1, 2).requires_grad_()  # two codes that are the same
@@ -174,12 +174,12 @@ def test_weights_that_make_no_sense_are_refused(est, message):
 
 
 @pytest.mark.parametrize("kind", [*ALONE, *PAIRED])
-def test_pictures_of_one_colour_are_refused(kind):
+def test_images_of_one_colour_are_refused(kind):
     with pytest.raises(ValueError, match=rf"^{kind.__name__}: X has 60 pictures that are all the same, such as"):
         kind(2, **QUICK).fit(np.full((60, 3, 8, 8), 0.3))
 
 
-def test_a_collapsed_latent_is_named_and_its_generator_is_not_turned():
+def test_a_collapsed_latent_is_named_and_its_generator_is_not_rotated():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 1)) @ np.ones((1, 4)) + 0.3 * rng.normal(size=(300, 4))  # one latent, and noise
     with pytest.warns(IdentifiabilityWarning, match=r"BetaVAE: latent\(s\) \[.*\] have collapsed"):
@@ -191,7 +191,7 @@ def test_a_collapsed_latent_is_named_and_its_generator_is_not_turned():
         disentangle(decoder, est.transform(x))
 
 
-def test_a_baseline_that_is_asked_for_a_guarantee_says_that_there_is_none(plain, simulation):
+def test_a_baseline_has_no_guarantee(plain, simulation):
     found = audit(BetaVAE(3, **QUICK).fit(x := simulation.sample(120, random_state=1).x), x, random_state=0)
     assert plain.guarantee is None
     assert "no theorem covers" in found.claim

@@ -28,7 +28,7 @@ def test_without_diffusers_one_sentence_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(6,), (3, 7, 8)])
-def test_rows_that_are_no_pictures_or_have_odd_sides_are_refused(shape):
+def test_rows_that_are_no_images_or_have_odd_sides_are_refused(shape):
     with pytest.raises(ValueError, match=r"^EncDiff: X has rows of shape .* even sides"):
         EncDiff(2, **QUICK).fit(np.random.default_rng(0).normal(size=(40, *shape)).astype(np.float32))
 
@@ -38,7 +38,7 @@ def test_a_decoder_that_sees_no_noise_is_refused():
         EncDiff(2, decoder=networks.deconvolutional, **QUICK).fit(sprites(40, 0))
 
 
-def test_pictures_are_noisy_by_as_much_as_their_level_says():
+def test_images_are_noisy_by_as_much_as_their_level_says():
     denoiser = Denoiser(torch.nn.Identity(), 2, (1, 2, 2))
     x, noise = torch.ones(3, 1, 2, 2), torch.full((3, 1, 2, 2), 5.0)
     noisy = denoiser.noisy(x, torch.tensor([0, 500, 999]), noise)[:, 0, 0, 0]
@@ -67,7 +67,7 @@ def test_it_fits_encodes_draws_takes_a_penalty_and_is_saved(tmp_path):
 
 
 @pytest.mark.slow
-def test_codes_tell_the_denoiser_where_things_are():
+def test_the_denoiser_uses_the_latents():
     pytest.importorskip("diffusers")
     x, test = sprites(1_000, 1), sprites(300, 2)
     est = EncDiff(2, **QUICK | {"max_iter": 400, "batch_size": 64}).fit(x)

@@ -56,7 +56,7 @@ def test_a_bijection_begins_as_the_identity_and_knows_its_volume(make):
     torch.testing.assert_close(bijection.inverse(codes), x)
 
 
-def test_rows_come_back_from_their_codes(flow, simulation):
+def test_rows_come_back_from_their_latents(flow, simulation):
     x = simulation.sample(200, random_state=3).x
     torch.testing.assert_close(flow.inverse_transform(flow.transform(x)), x, atol=1e-4, rtol=1e-4)
 
@@ -69,7 +69,7 @@ def test_the_likelihood_is_that_of_the_law_it_was_drawn_from():
     assert est.score(rng.normal(size=(20_000, 2)) @ mixing) == pytest.approx(-np.log(2 * np.pi) - 1, abs=0.06)
 
 
-def test_codes_are_the_leading_directions_of_wide_rows_before_anything_is_learned():
+def test_latents_are_the_leading_directions_of_wide_rows_before_anything_is_learned():
     rng = np.random.default_rng(0)
     latents = rng.normal(size=(400, 2))
     x = latents @ rng.normal(size=(2, 20)) + 0.1 * rng.normal(size=(400, 20))
@@ -108,7 +108,7 @@ def test_a_network_that_cannot_be_inverted_raises():
         Flow(2, encoder=nn.Linear, **QUICK).fit(np.random.default_rng(0).normal(size=(80, 3)))
 
 
-def test_more_codes_than_directions_are_refused():
+def test_more_latents_than_directions_are_refused():
     with pytest.raises(ValueError, match="n_components=4, but a flow of these rows has 3 codes"):
         Flow(4, **QUICK).fit(np.random.default_rng(0).normal(size=(80, 3)))
 

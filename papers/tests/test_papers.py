@@ -46,7 +46,7 @@ def test_published_numbers_are_those_of_the_paper(number, linear, supervised, un
     assert [str(score) for score in TABLE_1.rows[number - 1].published] == [linear, supervised, unsupervised]
 
 
-def test_the_laws_of_the_worlds_are_those_of_the_paper():
+def test_the_laws_of_the_simulations_are_those_of_the_paper():
     laws = {row.number: (row.marginal(4), row.conditional()) for row in TABLE_1_ROWS}
     std = 0.05 * 2**0.5  # a normal law of standard deviation s is e^{−(x / s√2)²}
     assert laws[1] == (Uniform(4, Sphere()), VonMisesFisher(1.0))
@@ -89,7 +89,7 @@ def test_each_row_breaks_the_assumptions_that_the_paper_says_it_breaks():
     }
 
 
-def test_assumptions_hold_says_the_same_as_worlds_and_theorems():
+def test_the_table_agrees_with_simulations_and_theorems():
     assert {row.number: row.assumptions_hold for row in TABLE_1_ROWS} == {
         row.number: not broken(row) for row in TABLE_1_ROWS
     }
@@ -114,7 +114,7 @@ def test_every_setting_of_a_profile_is_recorded():
     assert set(TINY.settings) == {f.name for f in fields(TINY)} - {"name", "seeds"}
 
 
-def test_a_torn_last_line_is_dropped_and_the_file_mended(tmp_path):
+def test_a_torn_last_line_is_dropped_and_the_file_repaired(tmp_path):
     results = Results(tmp_path / "r.jsonl")
     results.open()
     results.append(record(seed=0))
@@ -218,7 +218,7 @@ def test_the_papers_loss_falls_short_where_latents_are_not_uniform(row):
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-def test_nothing_is_recovered_when_partners_are_strangers():
+def test_nothing_is_recovered_from_unrelated_positives():
     strangers = replace(TABLE_1_ROWS[0], conditional=partial(zimmermann2021.vmf, 0.0))
     scores = strangers.measure(SMALL, 0, "cpu")
     assert scores["unsupervised"] < scores["linear"] + 0.02
@@ -254,7 +254,7 @@ ROTATING, ALONE = ([row for row in ROWS if (row.p == 2) is rotates] for rotates 
 
 
 @pytest.mark.parametrize("row", some(ALONE, default=(4, 6)))
-def test_partners_of_another_power_than_two_recover_every_latent_alone(row):
+def test_positives_of_another_power_than_two_recover_every_latent_alone(row):
     assert not leaves_rotations_free(row)
     scores = row.measure(REDUCED, 0, "cpu")
     assert scores["r2"] > 0.99
@@ -263,7 +263,7 @@ def test_partners_of_another_power_than_two_recover_every_latent_alone(row):
 
 @pytest.mark.parametrize("row", some(ROTATING, default=(2, 5)))
 @pytest.mark.slow
-def test_partners_of_power_two_recover_the_latents_but_none_alone(row):
+def test_positives_of_power_two_recover_the_latents_but_none_alone(row):
     assert leaves_rotations_free(row)
     scores = [row.measure(REDUCED, seed, "cpu") for seed in range(4)]
     assert min(each["r2"] for each in scores) > 0.99
@@ -281,7 +281,7 @@ def test_the_quick_grid_says_what_the_theory_says(row, seed):
     assert scores["mcc"] < 0.95 if leaves_rotations_free(row) else scores["mcc"] > 0.99
 
 
-def test_the_grid_has_every_space_with_every_power_of_the_world_in_the_model():
+def test_the_grid_has_every_space_with_every_power_of_the_simulation_in_the_model():
     simulations = {(row.latents.split(",")[0], row.p) for row in ROWS}
     assert simulations == {(space, p) for space in ("sphere", "box", "R^d") for p in (1, 2, 3)}
     for row in ROWS:

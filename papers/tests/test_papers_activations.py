@@ -34,7 +34,7 @@ def no_model(monkeypatch):
 
 
 @pytest.mark.parametrize("row", TABLE_3.rows, ids=lambda row: f"{row.method} {row.revive}")
-def test_dead_codes_are_counted_with_their_windows(row, no_model):
+def test_dead_activations_are_counted_with_their_windows(row, no_model):
     scores = row.measure(TINY, 0, "cpu")
     assert [*TABLE_3.scores, *TABLE_3.further] == [*scores]
     assert (scores["window in tokens"], scores["its window"]) == (6.0, 0.6)
@@ -110,7 +110,7 @@ def test_each_factor_does_what_it_says():
     assert sharp[has["blur"]].mean() < 0.7 * sharp[~has["blur"]].mean()
 
 
-def test_raw_pixels_tell_darkness_and_little_else():
+def test_raw_pixels_predict_darkness_and_little_else():
     simulation = Composed(40, size=8, random_state=0)
     sample = simulation.sample(320, random_state=1)
     factors = {name: sample.z[:, k].numpy() > 0 for k, name in enumerate(simulation.factors)}

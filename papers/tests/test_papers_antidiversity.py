@@ -142,7 +142,7 @@ def test_angles_are_known_by_hand():
     assert antidiversity._angle(rest, z) == pytest.approx(0, abs=1e-6)
 
 
-def test_shuffled_worlds_and_imbalanced_ones_say_so():
+def test_shuffled_and_imbalanced_simulations_are_marked():
     assert [row.setting[1] for row in SIGNS.rows[::2]] == ["balanced", "balanced", "10 : 1", "labels shuffled"]
     assert [row.setting[3] for row in SIGNS.rows[::2]] == ["yes", "yes", "yes", "no"]
     u = SIGNS.rows[4].build(0).sample(20_000, random_state=0).u
@@ -155,7 +155,7 @@ def test_shuffled_worlds_and_imbalanced_ones_say_so():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("row", WORLDS.rows[:3], ids=lambda row: row.setting[0])
-def test_a_linear_code_is_as_near_to_the_complement_as_the_closed_form(row, seed):
+def test_a_linear_encoder_is_as_near_to_the_complement_as_the_closed_form(row, seed):
     found = row.measure(WORLDS.quick, seed, "cpu")
     assert 100 * found["angle"] <= 1.2 * 100 * found["angle, means"] + 0.2
     assert found["above floor"] < 0.03
@@ -164,7 +164,7 @@ def test_a_linear_code_is_as_near_to_the_complement_as_the_closed_form(row, seed
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-def test_where_only_spreads_differ_closed_forms_leak_and_the_game_does_not(seed):
+def test_where_only_spreads_differ_closed_forms_leak_and_adversarial_training_does_not(seed):
     found = WORLDS.rows[3].measure(WORLDS.quick, seed, "cpu")
     assert found["above floor"] < 0.03
     assert 100 * found["angle"] <= 5
@@ -175,7 +175,7 @@ def test_where_only_spreads_differ_closed_forms_leak_and_the_game_does_not(seed)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("row", WORLDS.rows[4:], ids=lambda row: row.setting[0])
-def test_behind_a_nonlinear_mixing_the_game_hides_the_nuisance_and_keeps_the_rest(row, seed):
+def test_behind_a_nonlinear_mixing_adversarial_training_removes_the_nuisance_and_keeps_the_rest(row, seed):
     found = row.measure(WORLDS.quick, seed, "cpu")
     assert found["above floor"] < 0.05
     # Of eight dimensions and four values no more is kept than the directions without differences of means hold.

@@ -32,7 +32,7 @@ def test_theirs_are_the_papers_and_the_notes_say_that_the_data_differ():
     assert all("cannot be had" in experiment.notes[0] for experiment in (ROOMS, PICTURES, TABLE_1, TABLE_7, TABLE_8))
 
 
-def test_partners_are_by_uni_and_lap_on_the_grid():
+def test_positives_are_by_uni_and_lap_on_the_grid():
     for row in (SPRITES.rows[0], SPRITES.rows[5]):
         sample = row.simulation(8).sample(200, random_state=0)
         changed = (sample.z != sample.z_pos).float().mean(0)
@@ -58,7 +58,7 @@ def test_rows_run_small(experiment, number):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(("table", "number"), [(TABLE_1, 3), (TABLE_1, 12), (TABLE_1, 15), (TABLE_1, 18), (TABLE_7, 4)])
 @pytest.mark.slow
-def test_generators_of_pictures_run_small(table, number):
+def test_generators_of_images_run_small(table, number):
     if "EncDiff" in table.rows[number - 1].setting[1]:
         pytest.importorskip("diffusers")
     tiny = replace(table.quick, name="tiny", pixels=8, n_samples=100, n_eval=300, batch_size=32, max_iter=2)
@@ -76,7 +76,7 @@ def test_every_seed_is_shown_so_that_one_that_collapsed_is_seen():
     assert line.ours == ("45.00±63.64 (90.0, 0.0)", "50.00±0.00")
 
 
-def test_every_generator_of_pictures_can_be_built():
+def test_every_generator_of_images_can_be_built():
     assert [str(score) for score in TABLE_1.rows[2].published] == ["87.10±5.30", "57.50±3.20"]
     for row in TABLE_1.rows:
         assert row.generator(TABLE_1.quick, 0, "cpu").n_components == row.renderer(8).d == 5
@@ -85,7 +85,7 @@ def test_every_generator_of_pictures_can_be_built():
         assert row.pictures.generator(TABLE_8.quick, 0, "cpu").n_components == n_factors
 
 
-def test_settings_tell_rows_apart():
+def test_settings_distinguish_rows():
     for experiment in EXPERIMENTS:
         assert len({row.setting for row in experiment.rows}) == len(experiment.rows)
         assert [row.number for row in experiment.rows] == list(range(1, len(experiment.rows) + 1))

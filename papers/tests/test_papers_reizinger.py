@@ -67,13 +67,13 @@ def test_rows_are_numbered_and_have_a_cell_per_heading_and_a_number_per_score(ex
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
-def test_assumptions_hold_says_the_same_as_the_worlds(experiment):
+def test_the_table_agrees_with_the_assumptions_of_the_simulations(experiment):
     assumed = {theory.INJECTIVE_MIXING, theory.VMF_CLUSTERS, theory.AFFINE_GENERATORS}
     holds = {row.number: assumed <= built(row).assumptions for row in experiment.rows}
     assert holds == {row.number: row.assumptions_hold for row in experiment.rows}
 
 
-def test_the_worlds_of_table_2_are_those_of_the_paper():
+def test_the_simulations_of_table_2_are_those_of_the_paper():
     def facts(row):
         simulation = built(row)
         return simulation.n_instances, simulation.d, simulation.clusters.n_classes, simulation.clusters.conditional
@@ -99,7 +99,7 @@ def test_table_3_labels_classes_where_table_2_labels_instances():
     assert all(isinstance(built(row), Instances) for row in (*TABLE_2_ROWS, *TABLE_5_ROWS))
 
 
-def test_worlds_of_a_seed_share_their_mixing_and_their_first_class_vectors():
+def test_simulations_of_a_seed_share_their_mixing_and_their_first_class_vectors():
     one, other = built(TABLE_2_ROWS[0], seed=5), built(TABLE_2_ROWS[8], seed=5)
     assert torch.equal(one.clusters.mixing.weights, other.clusters.mixing.weights)
     assert torch.equal(one.vectors, other.vectors)
@@ -268,7 +268,7 @@ def test_the_quick_profile_reaches_the_paper_or_nearly_so(number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_codes_that_tell_laplace_clusters_apart_best_are_not_linear_in_the_latents(seed, monkeypatch):
+def test_the_latents_that_separate_laplace_clusters_best_are_not_linear_in_the_true_ones(seed, monkeypatch):
     monkeypatch.setattr(_clusters, "_mixing", lambda d, n_layers, seed: identity(d))
     profile = replace(TABLE_2.quick, batch_size=2_048)
     laplace, normal = (replace(TABLE_3_ROWS[i], models=(UNIT,)).measure(profile, seed, "cpu") for i in (8, 9))

@@ -37,13 +37,13 @@ def test_every_row_has_a_cell_for_every_heading_and_a_number_for_every_score(exp
         (TABLE_6, ("d = 3", "diverse", "noise = 0", "none", "no"), "67.89±3.64"),
     ],
 )
-def test_the_papers_numbers_stand_beside_the_worlds_they_belong_to(experiment, setting, printed):
+def test_the_papers_numbers_stand_next_to_the_simulations_they_belong_to(experiment, setting, printed):
     (row,) = (row for row in experiment.rows if row.setting == setting)
     assert str(row.published[0]) == printed
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_diverse_world_has_a_block_per_latent_and_a_dense_one_has_one(seed):
+def test_a_diverse_simulation_has_a_block_per_latent_and_a_dense_one_has_one(seed):
     diverse, dense = (FIGURE_5.rows[i].simulation(seed) for i in (0, 4))
     assert len(identified_blocks(diverse.support)) == diverse.d == 3
     assert len(identified_blocks(dense.support)) == 1
@@ -78,7 +78,7 @@ def test_groups_that_overlap_are_found_if_there_are_any():
 
 
 @pytest.mark.slow
-def test_a_diverse_world_is_recovered_in_small_and_the_same_world_without_a_penalty_is_not():
+def test_a_diverse_simulation_is_recovered_in_small_and_the_same_simulation_without_a_penalty_is_not():
     with_count = FIGURE_4.rows[0].measure(replace(SMALL, n_restarts=3), 2, "cpu")  # one start may be a poor one
     without = FIGURE_4.rows[3].measure(SMALL, 2, "cpu")
     assert with_count["supervised"] > 0.97
@@ -112,13 +112,13 @@ def on_record(experiment, number, score):
 @pytest.mark.parametrize(
     ("row", "least_mcc", "least_f1"), [(1, 0.95, 0.95), (2, 0.95, 0.95), (3, 0.93, 0.93), (4, 0.88, 0.9)]
 )
-def test_latents_and_graph_of_diverse_worlds_are_recovered_on_record(row, least_mcc, least_f1):
+def test_latents_and_graph_of_diverse_simulations_are_recovered_on_record(row, least_mcc, least_f1):
     assert on_record(FIGURE_5, row, "mcc").mean() >= least_mcc
     assert on_record(FIGURE_5, row, "support f1").mean() >= least_f1
 
 
 @pytest.mark.parametrize("row", [1, 2, 3])
-def test_on_record_the_penalty_gains_more_than_a_tenth_on_the_same_worlds(row):
+def test_on_record_the_penalty_gains_more_than_a_tenth_on_the_same_simulations(row):
     gain = on_record(FIGURE_4, row, "mcc") - on_record(FIGURE_4, row + 3, "mcc")
     assert ttest_1samp(gain, 0.1, alternative="greater").pvalue < 0.05
 

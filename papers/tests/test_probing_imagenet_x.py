@@ -27,7 +27,7 @@ def made(tmp_path):
     return tmp_path
 
 
-def test_pictures_are_found_with_what_is_said_of_them(made):
+def test_images_are_found_with_their_annotations(made):
     found = imagenet_x(made / "val", made / "x.jsonl")
     assert len(found) == 80
     assert found.files[3].name == "ILSVRC2012_val_00000003.JPEG"

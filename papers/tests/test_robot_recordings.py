@@ -28,7 +28,7 @@ def test_commands_are_held_for_two_steps_and_stay_within_their_units(scripted, r
     assert len(np.unique(told, axis=0)) > 2
 
 
-def test_scripted_commands_go_straight_to_a_target():
+def test_scripted_commands_go_to_the_target():
     told = script("record").commands(np.random.default_rng(0), 40, rotation=False, scripted=True)[::2, :3]
     turns = [np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairwise(told)]
     assert np.median(turns) > 0.9  # a random direction is as often against the one before as with it
@@ -36,7 +36,7 @@ def test_scripted_commands_go_straight_to_a_target():
     assert abs(np.mean(np.sum(wandering[1:] * wandering[:-1], axis=1))) < 0.3
 
 
-def test_the_recording_has_six_robots_whose_joints_tell_where_their_hands_are():
+def test_the_recording_has_six_robots_whose_joints_determine_where_their_hands_are():
     with np.load(ROOT / "tests" / "recordings" / "robots.npz") as recorded:
         widths = {name.split("/")[0]: recorded[name].shape[-1] for name in recorded if name.endswith("joints")}
         assert widths == {"Panda": 7, "Sawyer": 7, "IIWA": 7, "Kinova3": 7, "Jaco": 7, "UR5e": 6}

@@ -13,7 +13,7 @@ JOINTS = ("yaw", "shoulder", "elbow")
 
 
 @pytest.mark.parametrize("wrist", [-20.0, 0.0, 30.0])
-def test_an_arm_puts_its_hand_where_it_is_told(wrist):
+def test_an_arm_puts_its_hand_at_the_target(wrist):
     arm = RobotArm(16, factors=JOINTS, fixed={"wrist": wrist}, lengths=(0.7, 0.6, 0.3))
     hand = torch.tensor([[0.7, 0.9, 0.7], [-0.6, 1.0, 0.7]], dtype=torch.float64)
     assert torch.allclose(arm.hand(arm.reaching(hand)), hand, atol=1e-9)

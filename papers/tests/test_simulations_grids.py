@@ -14,7 +14,7 @@ from pindown.simulate.distributions import Truncated, Uniform, laplace, normal
 SPRITES = Sprites(8, factors=("x", "y"))
 
 
-def test_what_is_drawn_anew_of_a_grid_lies_on_it():
+def test_what_is_drawn_again_of_a_grid_lies_on_it():
     grid = Grid((3, 4))
     z = grid.sample(3_000, random_state=0)
     distribution = Redrawn(LaplaceSteps(grid.sizes), (0,), 0.5)
@@ -65,7 +65,7 @@ def test_positives_on_another_grid_raise(distribution):
         Pairs(Grid((3, 4)), distribution, SPRITES)
 
 
-def test_positives_on_a_grid_of_other_latents_are_told():
+def test_positives_on_a_grid_of_other_latents_are_refused():
     with pytest.raises(InputError):
         Pairs(Uniform(2, Box()), LaplaceSteps((3,)), SPRITES)
 
@@ -113,7 +113,7 @@ def test_uni_positives_change_some_factors(sizes):
     assert (changed.float().mean(0) > 0.3).all()
 
 
-def test_factors_stay_are_drawn_anew_or_do_so_sometimes():
+def test_factors_stay_are_drawn_again_or_do_so_sometimes():
     z, distribution = torch.full((4_000, 3), 0.5), Truncated(laplace(0.05))
     for probability in (0.0, 0.3, 1.0):
         moved = Redrawn(distribution, (0, 2), probability).sample(z, random_state=0)

@@ -193,7 +193,7 @@ def test_a_pickle_runs_nothing(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["kitti.pickle"]
 
 
-def test_other_files_are_told(tmp_path, smallnorb, dsprites):
+def test_other_files_are_refused(tmp_path, smallnorb, dsprites):
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     with pytest.raises(ValueError, match=r"other.npz has no array latents_classes, only x\. Is this the official file"):
         DSprites(tmp_path / "other.npz")
