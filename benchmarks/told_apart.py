@@ -19,6 +19,7 @@ import torch
 from _measure import save
 from _parts import asked, put_into, runs, spans
 from noise_bands import PAGE
+from pindown_papers.simulations import separation
 from sklearn.metrics import roc_auc_score
 
 from pindown import Dictionary
@@ -37,7 +38,7 @@ GOOD, FOLDED = 0.95, 0.9
 def world_of(kind: int, seed: int) -> Structured:
     """Return a simulation, or the one of five in which observations of distant latents are nearest to each other."""
     drawn = [Structured.well_posed(SUPPORT, n_candidates=5, random_state=10 * seed + k) for k in range((1, 5)[kind])]
-    return min(drawn, key=lambda world: world.separation()) if kind else drawn[0]
+    return min(drawn, key=separation) if kind else drawn[0]
 
 
 def looked_at(kind: int, seed: int) -> list[dict[str, Any]]:
@@ -54,7 +55,7 @@ def looked_at(kind: int, seed: int) -> list[dict[str, Any]]:
         {
             "world": WORLDS[kind],
             "seed": seed,
-            "separation": world.separation(),
+            "separation": separation(world),
             "mcc": float(mcc(codes, test.z)),
             "apart": apart.statistic,
             "outcome": apart.outcome,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Sprites
+from pindown_papers.simulations import Sprites, well_separated
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -11,7 +11,6 @@ from pindown.errors import InputError
 from pindown.methods.dictionary.disentangle import symmetry
 from pindown.methods.dictionary.rotation import dependencies, rotation_optima
 from pindown.networks.spaces import Reals
-from pindown.simulate import Structured
 
 DIVERSE = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
 TWINS = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1], [0, 0, 1], [1, 1, 0], [1, 1, 1]])  # latents 0 and 1 reach the same
@@ -34,7 +33,7 @@ def turned(mixing, d, seed=0, latents=None):
 
 
 def world(support, seed):
-    return Structured.well_posed(support, n_candidates=5, separation=0.15, random_state=seed).mixing
+    return well_separated(support, random_state=seed).mixing
 
 
 # ---- assumptions hold: the rotation is found; broken: nothing is claimed -------------------------------

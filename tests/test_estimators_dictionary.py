@@ -3,6 +3,7 @@ import pytest
 import torch
 from pindown_papers.penalties import HessianPenalty, LatentSparsity, OroJAR
 from pindown_papers.sets import support_f1
+from pindown_papers.simulations import well_separated
 from torch import nn
 
 from pindown import Dictionary, networks, theory
@@ -26,7 +27,7 @@ QUICK = {"n_restarts": 1, "max_iter": 30, "device": "cpu", "random_state": 0}
 
 @pytest.fixture(scope="module")
 def world():
-    return Structured.well_posed(SUPPORT, n_candidates=5, separation=0.15, random_state=0)
+    return well_separated(SUPPORT, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 import numpy as np
 import torch
+from pindown_papers.simulations import separation, well_separated
 from scipy import stats
 
 from pindown import theory
@@ -38,8 +39,7 @@ def test_structured_simulations_claim_sufficient_nonlinearity_only_where_no_vari
 def test_simulations_in_which_distant_latents_look_alike_are_passed_over():
     support = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
     any_, apart = (
-        [Structured.well_posed(support, separation=least, n_candidates=5, random_state=300 + k) for k in range(n)]
-        for least, n in ((0.0, 6), (0.2, 2))
+        [well_separated(support, least, random_state=300 + k) for k in range(n)] for least, n in ((0.0, 6), (0.2, 2))
     )
-    assert min(process.separation() for process in any_) < 0.2 <= min(process.separation() for process in apart)
+    assert min(map(separation, any_)) < 0.2 <= min(map(separation, apart))
     assert min(process.injectivity() for process in any_) >= 0.1  # which looks at each point by itself

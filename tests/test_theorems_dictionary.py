@@ -7,10 +7,10 @@ rotation of three latents, scores .826.
 import numpy as np
 import pytest
 from pindown_papers.sets import support_f1
+from pindown_papers.simulations import well_separated
 
 from pindown import Dictionary, theory
 from pindown.metrics import linear_r2, mcc
-from pindown.simulate import Structured
 from pindown.theory.structure import identified_blocks
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))]
@@ -22,7 +22,7 @@ DENSE = np.ones((6, 3), dtype=int)
 
 def split(support, seed):
     """Training and test sample."""
-    world = Structured.well_posed(support, n_candidates=5, separation=0.15, random_state=seed)
+    world = well_separated(support, random_state=seed)
     return world.sample(4_000, random_state=100 + seed), world.sample(10_000, random_state=200 + seed)
 
 

@@ -54,14 +54,14 @@ from pindown.metrics import (
     procrustes,
 )
 from pindown.networks.spaces import Box, Reals
-from pindown.simulate import Clusters, Pairs, Structured
+from pindown.simulate import Clusters, Pairs
 from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, laplace
 from pindown.simulate.images import nearest_traversals, swaps
 from pindown.simulate.process import span_of_differences
 from pindown.training import Trainer
 from pindown_papers.latent_frames import LatentFrames
 from pindown_papers.sets import chance_support_f1, support_f1
-from pindown_papers.simulations import Room, in_hyperplane, log_posterior
+from pindown_papers.simulations import Room, in_hyperplane, log_posterior, well_separated
 
 SCALE = 0.1
 """Of the Laplace distribution of positives in the unit box."""
@@ -86,7 +86,7 @@ def all_sections(budget: Budget, options: dict[str, Any]) -> tuple[Section, ...]
     flat = replace(clusters, vectors=in_hyperplane(clusters.vectors, offset=0.0))
     clusters_fit, flat_fit = (recover(each, Classify(3, **options), *labelled) for each in (clusters, flat))
 
-    structured = Structured.well_posed(SUPPORT, n_candidates=5, separation=0.15, random_state=seed)
+    structured = well_separated(SUPPORT, random_state=seed)
     half = options | {"max_iter": (budget.max_iter + 1) // 2}  # two restarts
     # The Jacobian is nowhere singular. Whether distant latents have different observations is not checked.
     graph_fit = recover(

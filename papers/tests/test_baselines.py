@@ -5,14 +5,13 @@ import pytest
 import torch
 from pindown_papers.baselines import AdaGVAE, BetaVAE, DisCo, FactorVAE, Flow, SlowVAE
 from pindown_papers.baselines.divergences import Posterior, Slow, TotalCorrelation, Weighed, adapted, kl
-from pindown_papers.simulations import Room, Sprites
+from pindown_papers.simulations import Room, Sprites, well_separated
 from scipy import integrate, stats
 
 from pindown import audit, disentangle, load
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.losses import DependencySparsity
 from pindown.metrics import linear_r2, mcc
-from pindown.simulate import Structured
 
 SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
 QUICK = {"max_iter": 10, "batch_size": 32, "random_state": 0, "device": "cpu", "verbose": False}
@@ -21,7 +20,7 @@ ALONE, PAIRED = (BetaVAE, DisCo, FactorVAE, Flow), (SlowVAE, AdaGVAE)
 
 @pytest.fixture(scope="module")
 def simulation():
-    return Structured.well_posed(SUPPORT, n_candidates=5, separation=0.15, random_state=0)
+    return well_separated(SUPPORT, random_state=0)
 
 
 @pytest.fixture(scope="module")

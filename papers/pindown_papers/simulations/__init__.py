@@ -12,6 +12,7 @@ from pindown_papers.simulations.hierarchy import Hierarchy, like_language
 from pindown_papers.simulations.renderers import Room
 from pindown_papers.simulations.robot_arm import RobotArm
 from pindown_papers.simulations.sensors import Sensors
+from pindown_papers.simulations.separated import separation, well_separated
 from pindown_papers.simulations.shape_nuisance import ShapeNuisance
 from pindown_papers.simulations.sprites import Sprites
 
@@ -41,4 +42,6 @@ __all__ = [
     "log_posterior",
     "log_prob",
     "save_animation",
+    "separation",
+    "well_separated",
 ]

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from pindown import theory
@@ -24,7 +23,6 @@ from pindown.theory import Assumption
 
 NONLINEAR = 0.05  # above this an observed variable counts as sufficiently nonlinear
 MAX_DRAWS = 500  # of simulations in `Structured.well_posed`
-N_NEAREST = 10  # neighbours of an observation whose latents are compared in `Structured.separation`
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +67,13 @@ class Structured(Process):
         *,
         nonlinearity: float = NONLINEAR,
         injectivity: float = 0.1,
-        separation: float = 0.0,
         n_candidates: int = 1,
         random_state: RandomState = None,
     ) -> Structured:
         """Return a simulation as `from_support` does, with a margin in the assumptions of the theorem.
 
-        Draws simulations until `nonlinearity`, `injectivity` and `separation` reach these thresholds. The first
-        conflicts with the others, and strongly nonlinear data are harder to learn.
+        Draws simulations until `nonlinearity` and `injectivity` reach these thresholds, which conflict with each other.
+        Strongly nonlinear data are harder to learn.
 
         Examples
         --------
@@ -87,11 +84,9 @@ class Structured(Process):
         rng = generator(random_state)
         for _ in range(MAX_DRAWS):
             process = cls.from_support(support, n_candidates=n_candidates, random_state=rng)
-            if process.nonlinearity().min() < nonlinearity or process.injectivity() < injectivity:
-                continue
-            if not separation or process.separation() >= separation:
+            if process.nonlinearity().min() >= nonlinearity and process.injectivity() >= injectivity:
                 return process
-        requested = f"`nonlinearity={nonlinearity}`, `injectivity={injectivity}` and `separation={separation}`"
+        requested = f"`nonlinearity={nonlinearity}` and `injectivity={injectivity}`"
         why = f"none of {MAX_DRAWS} simulations with this `support` reached {requested}"
         raise InputError("support", f"{why}. Lower one of these thresholds, or add observed variables.")
 
@@ -111,25 +106,11 @@ class Structured(Process):
     def injectivity(self, n: int = 4_000) -> float:
         """Return the least singular value of the standardised Jacobian over n samples; near 0, x loses latents.
 
-        This is a local measure. `separation` compares distant latents.
+        This is a local measure: distant latents may still have similar observations.
         """
         z = self.marginal.sample(n, random_state=0, dtype=torch.float64)
         gradients = self.mixing.gradients(z) * z.std(0) / self.mixing(z).std(0)[:, None]
         return float(torch.linalg.svdvals(gradients)[:, -1].min())
-
-    def separation(self, n: int = 4_000) -> float:
-        r"""Return how close observations of distant latents come; near 0, the mixing is not injective.
-
-        .. math:: \min_{i, j} \lVert x_i - x_j \rVert / \lVert z_i - z_j \rVert, \quad
-                  j \text{ among the nearest ten of } x_i
-
-        in standardised units, over n samples.
-        """
-        z = self.marginal.sample(n, random_state=0, dtype=torch.float64)
-        x, z_standard = ((values / values.std(0)).numpy() for values in (self.mixing(z), z))
-        distance, nearest = cKDTree(x).query(x, k=N_NEAREST + 1)
-        latent_distance = np.linalg.norm(z_standard[:, None] - z_standard[nearest[:, 1:]], axis=2)
-        return float((distance[:, 1:] / latent_distance).min())
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
