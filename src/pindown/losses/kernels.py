@@ -7,6 +7,7 @@ exact as float32 and uses the tensor cores. Logarithms and exponentials have bas
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -55,13 +56,12 @@ def row_logsumexp(pairs: Similarities) -> Tensor:
     tile, (d, padded) = Tile.of(a.shape[1], p), _shape(a.shape[1])
     n, m, c = len(a), len(b), None if potential is None else potential.contiguous()
     tiles, stretches, width = _grid(n, m, tile, PROGRAMS)
-    parts, result = a.new_empty(stretches, n), a.new_empty(n)
+    parts = a.new_empty(stretches, n)
     _logsumexp_kernel[(tiles, stretches)](
         _packed(a, p), _packed(b, p), c, parts, n, m, diagonal, width, d if p else padded, tile.rows, tile.columns,
         RAGGED=m % tile.columns != 0, P=p or 0, num_warps=tile.warps,
     )  # fmt: skip
-    _combine_kernel[(triton.cdiv(n, 128),)](parts, result, n, stretches, triton.next_power_of_2(stretches), 128)
-    return result
+    return parts.mul_(math.log(2)).logsumexp(0)
 
 
 def row_logsumexp_gradients(pairs: Similarities, result: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -154,18 +154,6 @@ def _logsumexp_kernel(
         total = total * tl.exp2(peak - higher) + tl.sum(tl.exp2(s - higher[:, None]), 1)
         peak = higher
     tl.store(out_ptr + tl.program_id(1) * n + rows, peak + tl.log2(total), mask=rows < n)
-
-
-@triton.jit
-def _combine_kernel(parts_ptr, out_ptr, n, stretches, STRETCHES: tl.constexpr, BM: tl.constexpr):
-    """Log-sum-exp over stretches, converted to base e."""
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    stretch = tl.arange(0, STRETCHES)
-    there = (stretch[:, None] < stretches) & (rows[None, :] < n)
-    part = tl.load(parts_ptr + stretch[:, None] * n + rows[None, :], mask=there, other=-1e30)
-    peak = tl.max(part, 0)
-    total = tl.sum(tl.exp2(part - peak[None, :]), 0)
-    tl.store(out_ptr + rows, (peak + tl.log2(total)) / LOG2_E, mask=rows < n)
 
 
 @triton.jit

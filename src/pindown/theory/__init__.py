@@ -299,14 +299,13 @@ INTERVENTIONS_UNKNOWN = Theorem("interventions-unknown", "von Kügelgen et al. 2
 # explains, of d white latents, the covariance of c minus that of δ, Σ_ε. Encoding x + ε' estimates both.
 FEATURE_NOISE = Assumption("independent noise per feature", "mixing",
     "x = g(z) + ε, with ε independent of z, and from feature to feature")
-NOISY = Weakening("noisy", "x = g(z)", FEATURE_NOISE,
+NOISY = Weakening(FEATURE_NOISE,
     promises="the signal g(z), and the latents up to noise: R² is at most 1 − tr(Σ_c⁻¹ Σ_ε) / d.",
     not_promised=("the latents of a single sample: noise adds the covariance Σ_ε to them",
                   "anything if features share noise: every method here takes it for a latent"))
-WEAKENINGS = (NOISY,)
 
 INDETERMINACIES = tuple(each for each in list(globals().values()) if isinstance(each, Indeterminacy))
 THEOREMS = tuple(each for each in list(globals().values()) if isinstance(each, Theorem))
 # Derived, so that no theorem can rest on an assumption that is not listed.
 ASSUMPTIONS = tuple(dict.fromkeys(
-    [assumption for theorem in THEOREMS for assumption in theorem.assumes] + [each.assumes for each in WEAKENINGS]))
+    [assumption for theorem in THEOREMS for assumption in theorem.assumes] + [NOISY.assumes]))

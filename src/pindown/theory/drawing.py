@@ -1,8 +1,7 @@
-"""A picture of a support: the bipartite graph, and a table of its atomic regions."""
+"""A picture of a support: the bipartite graph, coloured by atomic region."""
 
 from collections.abc import Sequence
 from html import escape
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +12,7 @@ from pindown.theory.structure import Block, Support, as_support, identified_bloc
 
 MAX_OBSERVED, MAX_LATENTS = 60, 40
 _COLOURS = ("#1f6fb2", "#c8553d", "#3a8a4f", "#7b5aa6", "#b58900", "#2a9d9d", "#b0478a", "#6b6b2f")
-_STEP, _RADIUS, _TOP, _BOTTOM, _GAP = 32, 11, 84, 56, 70  # pixels
+_STEP, _RADIUS, _TOP, _BOTTOM = 32, 11, 84, 56  # pixels
 _GRAPH, _LETTER, _LONGEST = 190, 6.8, 18  # width between the columns of the graph; of a letter; letters in a name
 
 
@@ -22,9 +21,8 @@ def draw_support(
 ) -> str:
     """Return a self-contained SVG picture of a support.
 
-    On the left the bipartite graph, latents of one atomic region in one colour. On the right a table of the regions: a
-    column for each, with a dark dot at each observed variable that it reaches. A dashed ring marks latents whose
-    recovery rests on independence (`Block.needs_independence`).
+    Latents are on the left, and those of one atomic region, which are recovered together, have one colour. A dashed
+    ring marks latents whose recovery rests on independence (`Block.needs_independence`).
 
     Parameters
     ----------
@@ -45,32 +43,23 @@ def draw_support(
         raise InputError("support", f"a picture shows {most}, got {m} and {d}. Draw the rows and columns of interest.")
     z_names, x_names = _names("latents", latents, d, "z"), _names("observed", observed, m, "x")
     blocks = identified_blocks(matrix)
-    graph, regions = _graph(matrix, blocks, z_names, x_names), _regions(blocks, z_names, x_names)
-    second = graph.width + _GAP  # where the second panel begins
+    graph, graph_width, graph_height = _graph(matrix, blocks, z_names, x_names)
     single = sum(block.is_single for block in blocks)
     heading = f"{single} of {counted(d, 'latent')} alone in a block"
     if others := len(blocks) - single:
         heading += f", the others in {counted(others, 'block')}"
     ringed = any(block.needs_independence for block in blocks)
     remark = "dashed ring: rests on independent latents, not on the structure alone" if ringed else ""
-    width = max(second + regions.width + 24, 48 + _LETTER * max(len(heading), len(remark)))
-    inner = max(graph.height, regions.height)
-    height = _TOP + inner + _BOTTOM
+    width = max(graph_width + 24, 48 + _LETTER * max(len(heading), len(remark)))
+    height = _TOP + graph_height + _BOTTOM
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="img" font-family="system-ui, sans-serif" font-size="13" fill="#222">'
         f'<title>{escape(heading)}</title><rect width="100%" height="100%" fill="#fff"/>'
         f"{_text(24, 28, heading, weight='bold')}{_text(24, 56, 'latents → observed', fill='#666')}"
-        f"{_text(second, 56, 'atomic regions', fill='#666')}{_text(24, height - 20, remark, fill='#666')}"
-        f'<g transform="translate(0, {_TOP + (inner - graph.height) / 2:.1f})">{graph.svg}</g>'
-        f'<g transform="translate({second:.1f}, {_TOP + (inner - regions.height) / 2:.1f})">{regions.svg}</g></svg>\n'
+        f"{_text(24, height - 20, remark, fill='#666')}"
+        f'<g transform="translate(0, {_TOP})">{graph}</g></svg>\n'
     )
-
-
-class _Panel(NamedTuple):
-    svg: str
-    width: float
-    height: float
 
 
 def _names(argument: str, given: Sequence[str] | None, count: int, letter: str) -> list[str]:
@@ -81,8 +70,10 @@ def _names(argument: str, given: Sequence[str] | None, count: int, letter: str) 
     return [str(name) for name in given]
 
 
-def _graph(matrix: Support, blocks: Sequence[Block], z_names: list[str], x_names: list[str]) -> _Panel:
-    """Draw the bipartite graph."""
+def _graph(
+    matrix: Support, blocks: Sequence[Block], z_names: list[str], x_names: list[str]
+) -> tuple[str, float, float]:
+    """Return the bipartite graph, its width and its height."""
     height = _STEP * (max(matrix.shape) - 1) + 2 * _RADIUS
     left = 24 + _width(z_names) + 10 + _RADIUS
     right = left + _GRAPH
@@ -99,35 +90,11 @@ def _graph(matrix: Support, blocks: Sequence[Block], z_names: list[str], x_names
     for y, name in zip(x_at, x_names, strict=True):
         parts.append(f'<rect x="{right - 7:.1f}" y="{y - 7:.1f}" width="14" height="14" rx="3" fill="#444"/>')
         parts.append(_label(right + 14, y + 4, name))
-    return _Panel("".join(parts), right + 14 + _width(x_names), height)
+    return "".join(parts), right + 14 + _width(x_names), height
 
 
-def _regions(blocks: Sequence[Block], z_names: list[str], x_names: list[str]) -> _Panel:
-    """Draw the table of regions: a column of dots for each, with its latents above."""
-    column = max(36.0, _width(z_names) + 32)
-    head = 18 * max(len(block.latents) for block in blocks) + 10
-    left = _width(x_names) + 26
-    rows = [head + _STEP * 0.8 * (k + 0.5) for k in range(len(x_names))]
-    end = left + column * (len(blocks) - 1) + 12
-    parts = []
-    for y, name in zip(rows, x_names, strict=True):
-        parts.append(_label(left - 20, y + 4, name, anchor="end"))
-        parts.append(f'<path d="M{left - 12:.1f} {y:.1f}H{end:.1f}" stroke="#e3e3e3"/>')
-    for number, block in enumerate(blocks):
-        x, colour = left + column * number, _colour(number)
-        for above, j in enumerate(sorted(block.latents, reverse=True)):
-            parts.append(_latent(x, head - 14 - 18 * above, number, block, radius=5))
-            parts.append(_label(x + 12, head - 10 - 18 * above, z_names[j]))
-        top, bottom = rows[min(block.reach)], rows[max(block.reach)]
-        parts.append(f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{colour}" stroke-opacity=".35"/>')
-        for k, y in enumerate(rows):
-            radius, fill = (5.0, colour) if k in block.reach else (2.5, "#dcdcdc")
-            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}"/>')
-    return _Panel("".join(parts), left + column * len(blocks), rows[-1] + _STEP * 0.4)
-
-
-def _latent(x: float, y: float, number: int, block: Block, *, radius: float = _RADIUS - 4) -> str:
-    place, colour = f'cx="{x:.1f}" cy="{y:.1f}"', _colour(number)
+def _latent(x: float, y: float, number: int, block: Block) -> str:
+    radius, place, colour = _RADIUS - 4, f'cx="{x:.1f}" cy="{y:.1f}"', _colour(number)
     mark = f'<circle {place} r="{radius}" fill="{colour}"/>'
     if block.needs_independence:
         ring = 'fill="none" stroke-width="1.3" stroke-dasharray="2.5 2"'

@@ -133,14 +133,12 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Weakening:
-    """What remains of a theorem if a weaker assumption replaces one of its assumptions.
+    """What remains of a theorem if ``assumes`` replaces x = g(z).
 
     >>> print(NOISY.promises)
     the signal g(z), and the latents up to noise: R² is at most 1 − tr(Σ_c⁻¹ Σ_ε) / d.
     """
 
-    name: str
-    instead_of: str
     assumes: Assumption
     promises: str
     not_promised: tuple[str, ...]
