@@ -69,7 +69,7 @@ MISTAKES = (
     Mistake(
         "has text in a column of numbers",
         BY_BATCH,
-        f"line {N_ROWS + 1}: column 'x2' has numbers, but here the text 'low'. Correct the cell, or leave the column "
+        f"line {N_ROWS + 1}: column 'x2' has numbers, but here the text 'low'. Correct it, or leave the column "
         "out: --drop x2",
         table(x2=with_cell("x2", "low")),
     ),
@@ -83,7 +83,7 @@ MISTAKES = (
     Mistake(
         "calls a value none",
         BY_BATCH,
-        "cells such as NA and none count as empty",
+        "none and NA count as empty",
         table(batch=with_cell("batch", "none")),
     ),
     Mistake("misspells the file", ("fit", "date.csv", "-o", "run"), "did you mean 'data.csv'?"),

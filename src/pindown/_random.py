@@ -30,10 +30,8 @@ def generator(random_state: RandomState = None, device: Device = "cpu") -> torch
     if isinstance(random_state, torch.Generator):
         own = random_state.device
         if own.type != device.type or (device.index is not None and (own.index or 0) != device.index):
-            raise ValueError(
-                f"random_state is a torch.Generator on {own}, but the numbers are needed on {device}. "
-                f"Make it with torch.Generator('{device}'), or pass an integer seed."
-            )
+            remedy = f"Make it with torch.Generator('{device}'), or pass an integer seed"
+            raise ValueError(f"random_state is on {own}, but the numbers are needed on {device}. {remedy}.")
         return random_state
     fresh = torch.Generator(device)
     if random_state is None:
@@ -53,9 +51,8 @@ def draw_seed(random_state: RandomState = None) -> int:
         return int(random_state.randint(2**31))
     if isinstance(random_state, numbers.Integral):
         return int(random_state)
-    raise TypeError(
-        f"random_state must be an integer, a numpy.random.RandomState, a torch.Generator or None, got {random_state!r}."
-    )
+    kinds = "an integer, a numpy.random.RandomState, a torch.Generator or None"
+    raise TypeError(f"random_state must be {kinds}, got {random_state!r}.")
 
 
 @contextmanager

@@ -280,10 +280,7 @@ class StreamBatches:
                     n += 1
                     yield batch
             if not n:
-                raise ValueError(
-                    f"the source has fewer samples than a batch, {self.batch_size}: give a smaller batch_size, or more "
-                    "samples."
-                )
+                raise ValueError(f"the source has fewer samples than a batch: give batch_size < {self.batch_size}.")
 
     def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
         """Return the batch of this step."""
@@ -307,10 +304,8 @@ def augmented(batches: Batches, augment: Augment) -> Batches:
         view = augment(x, generator)
         if not isinstance(view, Tensor) or view.shape != x.shape:
             got = tuple(view.shape) if isinstance(view, Tensor) else type(view).__name__
-            raise ValueError(
-                f"augment must map a batch to a tensor of the same shape, {tuple(x.shape)}; got {got}. It is called as "
-                "augment(x, generator) and returns another view of every sample."
-            )
+            wanted = f"a tensor of the same shape, {tuple(x.shape)}, as augment(x, generator)"
+            raise ValueError(f"augment must map a batch to {wanted}; got {got}.")
         return view, *fields
 
     return views
@@ -382,11 +377,8 @@ def pair_up(
         return _one_each(x, _positives(y, x, torch.device(device)), indices, indices)
     if y.ndim == 1 or y.shape[1:] == (1,):
         return _by_group(x, y.reshape(-1), indices)
-    raise InputError(
-        "y",
-        f"y must be an array of positives with the shape of X, {(n, *shape)}, a 1-d array of groups, or None (the next "
-        f"sample is the positive), got shape {y.shape}.",
-    )
+    kinds = f"positives with the shape of X, {(n, *shape)}, a 1-d array of groups, or None (the next sample)"
+    raise InputError("y", f"y must be an array of {kinds}, got shape {y.shape}.")
 
 
 def _positives(y: NDArray[np.generic], x: Tensor | IndexedSource, device: torch.device) -> Tensor | IndexedSource:
@@ -413,11 +405,8 @@ def _by_group(x: Tensor | IndexedSource, groups: NDArray[np.generic], indices: I
     """Pair each of these samples with another of its group; samples alone in their group are left out."""
     _, label, count = numbered(groups[indices], "y", "group")
     if (n_groups := int((count > 1).sum())) < 2:
-        raise InputError(
-            "y",
-            f"y has {n_groups} groups of two samples or more, but pairs and negatives need two such groups. Give "
-            "related samples the same value, or give y the shape of X if it holds the positives themselves.",
-        )
+        found = f"y has {n_groups} groups of two samples or more, but pairs need two such groups"
+        raise InputError("y", f"{found}. Give related samples one value, or pass the positives, in the shape of X.")
     order = np.argsort(label, kind="stable")  # samples of one group stand together
     first = (np.cumsum(count) - count)[label[order]]
     size = count[label[order]]

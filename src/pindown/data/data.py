@@ -210,17 +210,13 @@ def require_numbers(name: str, values: Any) -> None:
 
     >>> require_numbers("X", np.array([["2026-01-31"]], dtype="datetime64[D]"))
     Traceback (most recent call last):
-    pindown.errors.InputError: X has dates or durations. Turn them into numbers, such as days since the start:
-    (X - X.min()) / np.timedelta64(1, 'D').
+    pindown.errors.InputError: X has dates or durations. Turn them into numbers, such as days: (X - X.min()) / ...
     """
     _refuse_masked(name, values)
     dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
     if any(getattr(dtype, "kind", None) in ("m", "M") for dtype in dtypes):
-        raise InputError(
-            name,
-            f"{name} has dates or durations. Turn them into numbers, such as days since the start: "
-            f"({name} - {name}.min()) / np.timedelta64(1, 'D').",
-        )
+        days = f"({name} - {name}.min()) / np.timedelta64(1, 'D')"
+        raise InputError(name, f"{name} has dates or durations. Turn them into numbers, such as days: {days}.")
 
 
 def _refuse_masked(name: str, values: Any) -> None:

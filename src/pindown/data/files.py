@@ -52,8 +52,7 @@ def as_source(X: Any) -> Source:
     (2,)
     >>> as_source({"x": 1})
     Traceback (most recent call last):
-    TypeError: X must be an array, a tensor, a torch Dataset or DataLoader, a simulation of pindown.simulate, the path
-    of a file or folder, or a pindown.data.Source, got dict.
+    TypeError: X must be an array, a tensor, a torch Dataset or DataLoader, a simulation, a path, or a ...
     """
     match X:
         case Source():
@@ -66,19 +65,15 @@ def as_source(X: Any) -> Source:
         return ArraySource(X)
     if isinstance(X, Dataset):
         return DatasetSource(X)
-    raise TypeError(
-        "X must be an array, a tensor, a torch Dataset or DataLoader, a simulation of pindown.simulate, the path of a "
-        f"file or folder, or a pindown.data.Source, got {type(X).__name__}."
-    )
+    kinds = "a tensor, a torch Dataset or DataLoader, a simulation, a path, or a pindown.data.Source"
+    raise TypeError(f"X must be an array, {kinds}, got {type(X).__name__}.")
 
 
 def require_in_memory(owner: str, X: Any) -> None:
     """Raise if X is not an array of numbers in memory: a source, a masked array, dates."""
     if isinstance(X, Source | DataLoader | Dataset | str | Path):
-        raise TypeError(
-            f"{owner}: X must be an array in memory, got {type(X).__name__}: only fit and transform take a source. "
-            'Take some of its samples: next(pindown.data.as_source(X).blocks(1_000))["x"].'
-        )
+        some = 'next(pindown.data.as_source(X).blocks(1_000))["x"]'
+        raise TypeError(f"{owner}: X must be an array in memory, got {type(X).__name__}. Take some samples: {some}.")
     require_numbers("X", X)
 
 
@@ -232,9 +227,8 @@ class ParquetSource(Source):
         used = {name for columns in self.side_variables.values() for name in _several(columns)}
         self.names = tuple(name for name in numeric if name not in used) if features is None else _several(features)
         if not self.names:
-            raise InputError(
-                "features", f"{self.path.name} has no column of numbers left: it has {listed(schema.names)}."
-            )
+            has = f"it has {listed(schema.names)}"
+            raise InputError("features", f"{self.path.name} has no column of numbers left: {has}.")
         has_lists = len(self.names) == 1 and "list<" in str(schema.field(self.names[0]).type)
         if not has_lists and (text := [name for name in self.names if name not in numeric]):
             raise InputError("features", f"{self.path.name}: {quoted(text[0])} has no numbers. Leave it out.")

@@ -196,11 +196,8 @@ class ImageFolder(IndexedSource):
         for name in self.files[1:]:
             if (shape := self._read_shape(name)) != first:
                 argument, remedy = ("size", "size=(64, 64)") if shape[1:] != first[1:] else ("channels", "channels=3")
-                raise InputError(
-                    argument,
-                    f"{printable(self.folder.name)}: {printable(self.files[0])} has shape {first}, but "
-                    f"{printable(name)} has {shape} (channels, height, width). Pass `{remedy}` to convert all images.",
-                )
+                differ = f"{printable(self.files[0])} has shape {first}, but {printable(name)} has {shape}"
+                raise InputError(argument, f"{differ} (channels, height, width). Pass `{remedy}` to convert all.")
         return first
 
     def _read_shape(self, name: str) -> tuple[int, int, int]:
@@ -293,10 +290,7 @@ def as_channels(images: NDArray[Any]) -> NDArray[np.float32]:
 def check_kind(dtype: np.dtype[Any], owner: str = "it") -> None:
     """Raise unless numbers of this type have a customary value for white."""
     if not (dtype.kind in "bf" or (dtype.kind in "ui" and dtype.itemsize <= 2)):
-        raise ValueError(
-            f"{owner} holds {dtype.name}, for which no value means white: save it as uint8 or uint16, or as floats "
-            "between 0 and 1"
-        )
+        raise ValueError(f"{owner} holds {dtype.name}, for which no value means white: save it as uint8 or uint16")
 
 
 def _scale(pixels: NDArray[np.float32], white: float) -> NDArray[np.float32]:
@@ -306,10 +300,8 @@ def _scale(pixels: NDArray[np.float32], white: float) -> NDArray[np.float32]:
     low, high = float(pixels.min()), float(pixels.max())
     tolerance = ROUNDING if white == 1 else 0  # only floats are rounded
     if low < -tolerance or high > white + tolerance:
-        raise ValueError(
-            f"its pixels range from {low:g} to {high:g}, but must be between 0 and {white:g}: divide them by the value "
-            "of white, or save them as uint8 or uint16"
-        )
+        found = f"its pixels range from {low:g} to {high:g}, but must be between 0 and {white:g}"
+        raise ValueError(f"{found}: divide them by the value of white, or save them as uint8 or uint16")
     return (pixels / np.float32(white)).clip(0, 1) if white != 1 or low < 0 or high > 1 else pixels
 
 
@@ -381,21 +373,16 @@ def _labelled(
 ) -> list[str]:
     """Return the images that have all labels, and add notes about the others; raise unless these may be skipped."""
     if not lines.keys() & set(files):
-        raise InputError(
-            "labels",
-            f"{path.name} lists none of the {len(files)} images, such as {printable(files[0])}; its first entry is "
-            f"{printable(next(iter(lines)))}. Write paths relative to the folder.",
-        )
+        first, like = printable(next(iter(lines))), printable(files[0])
+        raise InputError("labels", f"{path.name} lists no image: {first} is no path in the folder, such as {like}.")
     kept = [name for name in files if name in lines and not any(label is None for label in lines[name])]
     if not kept:
         raise InputError("labels", f"{path.name}: no image has a label. Fill the column, or name another one.")
     missing = sorted({*files} - {*kept})
     if missing and not skip:
-        raise InputError(
-            "labels",
-            f"{path.name} has no label for {counted(len(missing), 'image')}, such as {printable(missing[0])}: there is "
-            "no line, or the cell is empty (none and NA count as empty). Add labels, or pass `skip_unlabelled=True`.",
-        )
+        n, first = counted(len(missing), "image"), printable(missing[0])
+        remedy = "Add labels (none and NA count as empty), or pass `skip_unlabelled=True`"
+        raise InputError("labels", f"{path.name} has no label for {n}, such as {first}. {remedy}.")
     if missing:
         notes.append(f"Left out {counted(len(missing), 'image')} without a label: {listed(missing)}")
     if extra := [name for name in lines if name not in set(files)]:

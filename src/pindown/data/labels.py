@@ -64,9 +64,8 @@ def numbered(values: ArrayLike, name: str = "y", noun: str = "label") -> Numbere
 def _require_complete(name: str, labels: NDArray[np.generic]) -> None:
     if (unknown := missing(labels)).any():
         n = f"{unknown.sum()} of {len(labels)} samples"
-        raise InputError(
-            name, f"{name} is missing for {n} (NaN or None). Label them 'unknown', or leave these samples out."
-        )
+        remedy = "Label them 'unknown', or leave these samples out"
+        raise InputError(name, f"{name} is missing for {n} (NaN or None). {remedy}.")
 
 
 def as_numbers(values: ArrayLike) -> IntArray:

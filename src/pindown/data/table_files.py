@@ -113,10 +113,8 @@ class ColumnTable(TableFile):
         first = next(iter(lengths))
         for name, length in lengths.items():
             if length != lengths[first]:
-                raise ValueError(
-                    f"{self.path.name}: {name} has {length} rows, but {first} has {lengths[first]}. Save one row per "
-                    "sample in both."
-                )
+                counts = f"{name} has {length} rows, but {first} has {lengths[first]}"
+                raise ValueError(f"{self.path.name}: {counts}. Save one row per sample in both.")
         matrix = np.empty((lengths[first], len(numbers)))
         for k, name in enumerate(numbers):
             matrix[:, k] = columns[name]
@@ -241,11 +239,8 @@ class TextTable(TableFile):
             return math.nan
         name, mark = quoted(self.header[j]), "comma" if self.decimal == "," else "point"
         hint = f" Decimals need a {mark} in this file, and thousands no mark." if set(cell) & set(",.") else ""
-        raise InputError(
-            "features",
-            f"{self.path.name}, line {line}: column {name} has numbers, but here the text {quoted(cell)}.{hint} "
-            f"Correct the cell, or leave the column out: `drop={name}`.",
-        )
+        where = f"{self.path.name}, line {line}: column {name} has numbers, but here the text {quoted(cell)}"
+        raise InputError("features", f"{where}.{hint} Correct it, or leave the column out: `drop={name}`.")
 
     def _label(self, cells: list[str], is_numeric: bool) -> Label:
         """Return text as labels: whole numbers, numbers or text; None where a cell is empty."""
@@ -302,10 +297,8 @@ def _lines(path: Path, separator: str, sheet: str | None) -> Iterator[Iterator[t
             elif len(cells) < 2 and not "".join(cells).strip():  # a blank line
                 continue
             elif width:
-                raise ValueError(
-                    f"{path.name}, line {reader.line_num}: {len(cells)} cells, but the first line has {width}. Is a "
-                    "separator missing, or text with a separator not in quotes?"
-                )
+                where = f"{path.name}, line {reader.line_num}: {len(cells)} cells, but the first line has {width}"
+                raise ValueError(f"{where}. Is a separator missing, or text not in quotes?")
             elif cells != ["sep=", ""]:  # spreadsheets write a line about separators first
                 width = len(cells)
                 yield reader.line_num, cells

@@ -116,21 +116,16 @@ def read_data(
     columns.check_roles()
     columns.check(table)
     if len(columns.signal) > 1 and not measured:
-        raise InputError(
-            "signal",
-            f"`signal`: a label is one column, but {listed(columns.signal)} were named. If they are measurements, name "
-            "a method that learns from such: `estimator`.",
-        )
+        named = listed(columns.signal)
+        remedy = "For measurements, name an `estimator` that learns from such"
+        raise InputError("signal", f"`signal`: a label is one column, but {named} were named. {remedy}.")
     truth, dropped = _expand(table, columns.truth, "truth"), _expand(table, columns.drop, "drop")
     used = {*columns.labels(), *truth}
     features = _features(table, columns, used | {*columns.named("id")}, dropped)
     positives = table.blocks.get(columns.pairs or "", ())
     if positives and len(positives) != len(features):
-        raise InputError(
-            "pairs",
-            f"`pairs`: {columns.pairs} has {len(positives)} columns, but there are {len(features)} observed variables. "
-            "Row i of it must be the positive of row i, in the same columns.",
-        )
+        counts = f"{columns.pairs} has {len(positives)} columns, but there are {len(features)} observed variables"
+        raise InputError("pairs", f"`pairs`: {counts}. Row i of it must be the positive of row i.")
     is_next = columns.pairs == NEXT and NEXT not in table.names
     labels = [name for name in columns.labels() if not (name == columns.pairs and (positives or is_next))]
     not_text = {*table.numeric, *used, *dropped}
@@ -196,11 +191,8 @@ def _expand(table: TableFile, patterns: Sequence[str], argument: str) -> tuple[s
 def _features(table: TableFile, columns: Columns, used: set[str], dropped: Sequence[str]) -> tuple[str, ...]:
     """Return the observed variables: those that were named, or all numbers that have no other role."""
     if twice := set(columns.features) & used:
-        raise InputError(
-            "features",
-            f"`features`: {listed(sorted(twice))} has another role, too. Leave it out of one of them: an encoder can "
-            "keep whatever it is shown.",
-        )
+        named = listed(sorted(twice))
+        raise InputError("features", f"`features`: {named} has another role, too. Leave it out of one of them.")
     chosen = _expand(table, columns.features, "features") or table.default_block() or table.names
     left_out, numbers = {*used, *dropped}, set(table.numeric)
     kept = [name for name in chosen if name not in left_out]
@@ -208,14 +200,11 @@ def _features(table: TableFile, columns: Columns, used: set[str], dropped: Seque
     if not numeric:
         gone = listed(sorted({*used, *dropped}))
         why = f"{listed(kept)} hold text" if kept else f"{gone} have another role or were dropped"
-        raise InputError(
-            "features",
-            f"{table.path.name}: no observed variables are left, since {why}. Name columns of numbers by `features`.",
-        )
+        message = f"{table.path.name}: no observed variables are left, since {why}. Name columns of numbers"
+        raise InputError("features", f"{message} by `features`.")
     if text := [name for name in columns.features if name in kept and name not in numbers]:
-        raise InputError(
-            "features", f"`features`: column {quoted(text[0])} of {table.path.name} holds text, not numbers."
-        )
+        where = f"column {quoted(text[0])} of {table.path.name}"
+        raise InputError("features", f"`features`: {where} holds text, not numbers.")
     return numeric
 
 
@@ -325,22 +314,18 @@ def _require_finite(table: TableFile, X: Matrix, names: Sequence[str], *, can_dr
         name += f" (and {others} more column{'s' if others > 1 else ''})" if others else ""
         what = f"NaN, an empty cell or infinity in {len(rows)} of {len(X)} rows, first in row {rows[0] + 1}"
         remedy = "Fill these cells"
-    raise InputError(
-        "features",
-        f"{table.path.name}: column {name} has {what}. {remedy}, or take `impute='median'` or `impute='drop-rows'`"
-        f"{drop}.",
-    )
+    remedy += f", or take `impute='median'` or `impute='drop-rows'`{drop}"
+    raise InputError("features", f"{table.path.name}: column {name} has {what}. {remedy}.")
 
 
 def _require_complete(table: TableFile, name: str, values: NDArray[np.generic]) -> None:
     """Raise if a label is missing."""
     if (empty := missing(values)).any():
-        raise InputError(
-            name,
-            f"{table.path.name}: column {quoted(name)} is empty in {empty.sum()} of {len(values)} rows, first in row "
-            f"{int(empty.argmax()) + 1} (cells such as NA and none count as empty). Fill it, such as with 'unknown', "
-            "or leave these rows out.",
+        where = (
+            f"{empty.sum()} of {len(values)} rows, first in row {int(empty.argmax()) + 1} (none and NA count as empty)"
         )
+        remedy = "Fill it, such as with 'unknown', or leave these rows out"
+        raise InputError(name, f"{table.path.name}: column {quoted(name)} is empty in {where}. {remedy}.")
 
 
 def check_label(role: str, name: str, values: NDArray[np.generic], *, measured: bool) -> None:
@@ -395,11 +380,8 @@ def log_counts(X: ArrayLike, names: Sequence[str] | None = None) -> Matrix:
     if (wrong := ~((counts >= 0) & (np.rint(counts) == counts))).any():
         i, j = (int(k) for k in np.argwhere(wrong)[0])
         name = quoted(str(j) if names is None else names[j])
-        raise InputError(
-            "counts",
-            f"`counts`: column {name} has {counts[i, j]:g} in row {i + 1}, which is no count. Leave `counts` out if "
-            f"these are other numbers, or the column: `drop={name}`.",
-        )
+        where = f"column {name} has {counts[i, j]:g} in row {i + 1}, which is no count"
+        raise InputError("counts", f"`counts`: {where}. Leave `counts` out, or the column: `drop={name}`.")
     total = counts.sum(1, keepdims=True)
     if not total.all():
         row = int((total[:, 0] == 0).argmax()) + 1

@@ -83,11 +83,7 @@ class Box(Space):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InputError(
-                "low",
-                f"Box: `low` and `high` must be finite with low < high, got low={self.low}, high={self.high}. "
-                "For an unbounded space use Reals().",
-            )
+            raise InputError("low", f"Box: `low` < `high` must be finite, got {self.low}, {self.high}.")
 
     def project(self, z: Tensor) -> Tensor:
         """Return z clipped to the box."""
@@ -112,8 +108,4 @@ class Reals(Space):
         return z
 
     def _uniform(self, shape: tuple[int, int], rng: torch.Generator, dtype: torch.dtype) -> Tensor:
-        raise InputError(
-            "space",
-            "Reals has no uniform distribution: its volume is infinite. "
-            "Use a Box, or distributions.Around for a distribution around a point.",
-        )
+        raise InputError("space", "Reals has no uniform distribution. Use a Box, or distributions.Around a point.")

@@ -130,11 +130,8 @@ def load(
         raise InputError(error.argument, f"{path} cannot be loaded: {error}") from None
     except Exception as error:  # whatever the bytes are, this sentence is about them
         reason = str(error) if type(error) is ValueError else f"{type(error).__name__}, {printable(error, 200)}"
-        raise InputError(
-            "path",
-            f"{path} cannot be loaded: {reason}. It was written by {wrote}. Update pindown if that is newer; otherwise "
-            "copy the file again from where it was saved.",
-        ) from error
+        remedy = "Update pindown if that is newer; otherwise copy the file again from where it was saved"
+        raise InputError("path", f"{path} cannot be loaded: {reason}. It was written by {wrote}. {remedy}.") from error
 
 
 def versions() -> dict[str, str]:

@@ -197,11 +197,8 @@ def fetch(tags: Sequence[str], things: Iterable[Named | nn.Module]) -> list[Name
         names = {point.value: repr(point.name) for point in entry_points(group=GROUP)}
         public = [tag for tag in missing if ":_" not in tag] or missing  # private classes come along
         wanted = [names.get(tag) or printable(tag.partition(":")[2]) for tag in public]
-        raise InputError(
-            "trust",
-            f"it needs {listed(missing)}, which is not a part of this version of pindown. If you know where the file "
-            f"comes from, hand it over: `trust=[{', '.join(wanted)}]`.",
-        )
+        remedy = f"If you know where the file comes from, hand it over: `trust=[{', '.join(wanted)}]`"
+        raise InputError("trust", f"it needs {listed(missing)}, which is no part of this version of pindown. {remedy}.")
     return [thing for tag in tags if (thing := found[tag]) is not None]
 
 

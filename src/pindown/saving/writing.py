@@ -50,9 +50,7 @@ class Unsaved:
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         """Raise an error that names the parameter."""
-        raise ValueError(
-            f"`{self.where}` was {self.was}, which a file cannot hold. Pass it to set_params to fit again."
-        )
+        raise ValueError(f"`{self.where}` was {self.was}, which no file can hold. Pass it to set_params to fit again.")
 
 
 class Writer:
@@ -110,10 +108,8 @@ class Writer:
             return {"partial": [self.value(part, path) for part in (thing.func, thing.args, thing.keywords)]}
         if isinstance(thing, type | FunctionType) and tag_of(thing) is not None:
             return {"name": self._name(thing, path)}
-        raise ValueError(
-            f"{path} is {_called(thing)}, which a file cannot hold: it is not a number, array, layer or frozen value, "
-            "and has no name by which it could be imported. Define it, or its class, at the top level of a module."
-        )
+        remedy = "Define it, or its class, at the top level of a module"
+        raise ValueError(f"{path} is {_called(thing)}, which a file cannot hold. {remedy}.")
 
     def _once(self, thing: object, written: Json) -> Json:
         self._written[id(thing)] = thing, written  # held on to, or another thing might get its identity
