@@ -27,7 +27,6 @@ from sklearn import datasets
 from pindown.auditing.audit import audit
 from pindown.data.data import Data
 from pindown.data.tables import Columns
-from pindown.runs.fitting import fit, planned
 from pindown.runs.recipe import Recipe, estimator_for
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "audits.md"
@@ -86,10 +85,8 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
     about = {"world": study.name, "condition": "shuffled" if seed else "as it is", "seed": seed, "shape": list(X.shape)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = Recipe(estimator_for(Columns(**{study.role: ("side",)})), seed=seed)
-        recipe, _ = planned(wanted, wanted.build(), data)
-        est = recipe.build()
-        fit(est, data)
+        est = Recipe(estimator_for(Columns(**{study.role: ("side",)})), seed=seed).build()
+        est.fit(data.only(*est.spec.roles.used))
         try:
             found = audit(est, data.only(*est.spec.roles.used), n_fits=2, verbose=False, random_state=seed)
         except ValueError as error:  # too few rows to divide

@@ -50,7 +50,7 @@ def arrays(**named: np.ndarray) -> Callable[[], object]:
 def interrupted() -> None:
     """Leave an unfinished fit behind."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pindown.runs.fitting.fit", stop)
+        patch.setattr("pindown.methods.base.BaseEncoder._fit", stop)
         assert call(*BY_BATCH).exit_code == 130
 
 
@@ -253,7 +253,7 @@ def test_an_interrupted_fit_prints_the_command_that_resumes_it(tmp_path, monkeyp
     interrupted()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "run.unfinished"]
     with monkeypatch.context() as patch:
-        patch.setattr("pindown.runs.fitting.fit", stop)
+        patch.setattr("pindown.methods.base.BaseEncoder._fit", stop)
         result = call(*BY_BATCH)
     assert result.exit_code == 130
     assert "stopped; the same command resumes: pindown fit data.csv --features 'x*' --steps 3 -o run" in result.stderr

@@ -207,7 +207,7 @@ def test_errors_of_an_estimator_name_options_of_the_command_line(data, monkeypat
     def refuse(*arguments):
         raise ValueError("Forget: n_components must be smaller, or max_iter=9 larger; n_components=None counts.")
 
-    monkeypatch.setattr("pindown.runs.fitting.fit", refuse)
+    monkeypatch.setattr("pindown.methods.base.BaseEncoder._fit", refuse)
     result = call("fit", data, *OBSERVED, "--nuisance", "batch", "-o", "run")
     assert result.exit_code == 2
     assert result.stderr.endswith("pindown: Forget: -d must be smaller, or --steps 9 larger; no -d counts.\n")
@@ -352,7 +352,7 @@ def test_a_fit_that_diverges_fails_and_leaves_the_old_run(data, monkeypatch):
     def diverged(*arguments, **options):
         raise TrainingDivergedError("training: the loss is nan.")
 
-    monkeypatch.setattr("pindown.runs.fitting.fit", diverged)
+    monkeypatch.setattr("pindown.methods.base.BaseEncoder._fit", diverged)
     result = call("fit", data, *OBSERVED, "--signal", "label", "-d", 3, "-o", "run", "--force")
     assert result.exit_code == 1
     assert "the loss is nan" in result.stderr

@@ -7,6 +7,7 @@ import pytest
 from contrasting import trained
 from torch import nn
 
+from pindown import theory
 from pindown.methods import PairLoss
 from pindown.networks import preprocessing
 from pindown.networks.spaces import Box, Reals
@@ -107,9 +108,10 @@ def test_an_unfitted_estimator_says_so():
             use(X)
 
 
-def test_one_component_on_the_sphere_is_warned_of():
-    with pytest.warns(UserWarning, match="n_components=1 the sphere.*space=Reals"):
-        quick(n_components=1).fit(X, X)
+def test_the_space_of_a_single_latent_is_the_real_line():
+    est = quick(n_components=1).fit(X, X)
+    assert est.encoder_.space == Reals()
+    assert est.guarantee is theory.CONTRAST_METRIC
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pindown.data.tables import Columns
 from pindown.errors import InputError
 from pindown.losses import DependencySparsity
 from pindown.networks.spaces import Reals, Sphere
-from pindown.runs import Place, Recipe, Run, estimator_for, planned, read_options
+from pindown.runs import FitRequest, Place, Recipe, Run, estimator_for, read_options
 from pindown.runs.recipe import read_value
 
 
@@ -221,18 +221,17 @@ def test_a_run_that_was_finished_while_another_was_planned_is_not_replaced(tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_two_classes_are_separated_on_a_line_unless_another_space_is_requested():
+def test_two_classes_are_separated_on_a_line():
     label = np.arange(400) % 2
     x = np.random.default_rng(0).normal(size=(400, 3)) + 2 * label[:, None]
-    study = Data(x, names=("a", "b", "c"), signal=label)
-    wanted = Recipe("Classify", max_iter=100)
-    recipe, notes = planned(wanted, wanted.build(), study)
+    request = FitRequest(None, Columns(), Recipe("Classify", max_iter=100))
+    request.__dict__["data"] = Data(x, names=("a", "b", "c"), signal=label)  # as if read from a file
+    recipe, notes = request.planned()
     assert recipe.n_components == 1
     assert notes
-    assert recipe.options["space"] == "Reals()"
-    assert recipe.build().fit(x, label).score(x, label) > 0.9
-    asked = Recipe("Classify", 1, options={"space": "Sphere()"})
-    assert planned(asked, asked.build(), study)[0] == asked
+    fitted = recipe.build().fit(x, label)
+    assert fitted.score(x, label) > 0.9
+    assert fitted.encoder_.space == Reals()
 
 
 def test_a_black_background_survives_the_record_of_a_run():

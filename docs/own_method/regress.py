@@ -79,7 +79,7 @@ class Regress(BaseEncoder):
                 "Regress: this estimator requires y to be passed, but the target y is None. Give measurements, a row "
                 "per row of X."
             )
-        return DataSummary(self._requested_components())
+        return self._counted_components(inputs, preprocessing)
 
     def _targets(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         y = check_array(sides["signal"], ensure_2d=False, dtype=np.float32, input_name="y (the measurements)")

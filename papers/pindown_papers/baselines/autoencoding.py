@@ -63,10 +63,10 @@ class Autoencoding(Generating):
                 "latents, or a smaller weight of the divergence."
             )
 
-    def _noise(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _noise(self, summary: DataSummary, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return normal numbers for each latent of each view, and uniform ones for each latent."""
-        normal, _ = random_numbers(n_samples, self._n_views * self.n_components, generator)
-        return normal, random_numbers(n_samples, self.n_components, generator)[1]
+        normal, _ = random_numbers(n_samples, self._n_views * summary.n_components, generator)
+        return normal, random_numbers(n_samples, summary.n_components, generator)[1]
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         make = decoder_for(self.decoder, self.shape_in_, best_device(self.device))
@@ -110,7 +110,8 @@ class Paired(Autoencoding):
 
     def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
         return WithChance(
-            pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.train_indices), self._noise
+            pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.train_indices),
+            self._draw_noise(summary),
         )
 
 

@@ -124,10 +124,10 @@ class EncDiff(Generating):
             )
         super()._check_inputs(inputs)
 
-    def _noise(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _noise(self, summary: DataSummary, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return noise for each picture, and uniform numbers for each latent."""
         noise = torch.randn(n_samples, *self.shape_in_, generator=generator, device=generator.device)
-        return noise, torch.rand(n_samples, self.n_components, generator=generator, device=generator.device)
+        return noise, torch.rand(n_samples, summary.n_components, generator=generator, device=generator.device)
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         decoder = built("EncDiff", "decoder", self.decoder, summary.n_components, self.shape_in_)

@@ -128,9 +128,9 @@ class Flow(Generating):
             return partial(preprocessing.whiten, n_components=self.n_components)
         return self.preprocess
 
-    def _noise(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor]:
+    def _noise(self, summary: DataSummary, n_samples: int, generator: torch.Generator) -> tuple[Tensor]:
         """Return uniform numbers for each latent, which a penalty may use."""
-        return (torch.rand(n_samples, self.n_components, generator=generator, device=generator.device),)
+        return (torch.rand(n_samples, summary.n_components, generator=generator, device=generator.device),)
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         if not isinstance(encoder.body, Bijection):

@@ -1,7 +1,7 @@
 """Plans: what to fit, which claim could be supported, and what is missing; and what plans of all methods share."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from numpy.typing import ArrayLike
 
@@ -12,7 +12,7 @@ from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.encoders import FAINT
 from pindown.auditing.checks.verdict import Outcome, Verdict, unchecked
-from pindown.networks.preprocessing import spectrum
+from pindown.networks.preprocessing import Preprocessing, spectrum
 from pindown.theory import Assumption, Theorem
 
 
@@ -70,8 +70,9 @@ class Plan:
         outcomes = {verdict.outcome for verdict in self._needed()}
         return "fails" if "fails" in outcomes else "undecided" if "undecided" in outcomes else "holds"
 
-    def against(self) -> tuple[str, ...]:
-        """Return the conditions of the theorem that fail before training."""
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The conditions of the theorem that fail before training."""
         return tuple(f"{verdict.name} fails: {verdict.why}" for verdict in self._needed() if verdict.outcome == "fails")
 
     def _needed(self) -> tuple[Verdict, ...]:
@@ -99,15 +100,25 @@ class Plan:
         )
 
 
-def count_directions(est: Any, X: ArrayLike, n_components: int | None) -> tuple[int, tuple[str, ...]]:
-    """Return the number of latents, or of directions of the data that an encoder would see, with a note on it."""
-    if n_components is not None:
-        return n_components, ()
-    found = spectrum(read("X", X))
-    shown = est.fitted_preprocessing(X)
-    kept = found.variances[: shown.shape_out[0] if len(shown.shape_out) == 1 else found.n_kept]
+class Summary(Protocol):
+    """What a fit reads off the data before its first step, as far as plans use it."""
+
+    @property
+    def n_components(self) -> int:
+        """Number of latents."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was counted, and how."""
+
+
+def count_directions(X: ArrayLike, preprocessing: Preprocessing) -> tuple[int, str]:
+    """Return the number of directions of the data that an encoder would see, with a note on it."""
+    found, shape = spectrum(read("X", X)), preprocessing.shape_out
+    kept = found.variances[: shape[0] if len(shape) == 1 else found.n_kept]
     d = max(1, int((kept > FAINT**2 * found.variances.max(initial=0.0)).sum()))
-    return d, (
+    return (
+        d,
         f"the data vary in {counted(d, 'direction')}, the most latents there can be if the mixing is nearly linear.",
     )
 

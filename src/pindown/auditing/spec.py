@@ -33,12 +33,12 @@ from pindown.auditing.evidence import (
     recovery,
     side_information_evidence,
 )
-from pindown.auditing.plans import Plan, count_directions, in_words, missing_in_general
+from pindown.auditing.plans import Plan, Summary, in_words, missing_in_general
 from pindown.auditing.refits import E, Estimator, Refits, Samples, encoder_of, read, refitted
 from pindown.data.data import Data, Sides
 from pindown.metrics.arrays import Matrix
 from pindown.networks.folding import Folding, find_flat_directions, find_folding
-from pindown.networks.spaces import Reals, Space, Sphere
+from pindown.networks.spaces import Space
 from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
 
 Verdicts = tuple[Verdict, ...]
@@ -68,10 +68,6 @@ class ChosenParameters(NamedTuple):
 
     parameters: Mapping[str, object] = {}
     notes: tuple[str, ...] = ()
-
-
-MakePlan = Callable[[Any], Plan]
-"""Returns the plan of an unfitted estimator for the data at hand."""
 
 
 @dataclass(frozen=True)
@@ -216,16 +212,9 @@ class MethodSpec(Generic[E]):
 
     # ---- before a fit: plan, parameters -----------------------------------------------------------------------------
 
-    def plan(self, est: E, data: Data, n_components: int | None) -> Plan:
-        """Return which theorem could apply to an unfitted estimator, and what the data lack for it."""
-        theorem = est.guarantee
-        widest, notes = count_directions(est, data.X, n_components)
-        d = widest
-        diversity = None if theorem is None else theorem.diversity
-        if n_components is None and diversity is not None and not diversity.k_means and data.signal is not None:
-            found = _n_independent(data.signal)
-            d = max((fewer for fewer in range(1, widest + 1) if diversity.needed(fewer) <= found), default=1)
-            notes = (f"y has {found} {diversity.unit}, and the data vary in {counted(widest, 'direction')}.",)
+    def plan(self, est: E, data: Data, summary: Summary) -> Plan:
+        """Return which theorem could apply to an unfitted estimator, given what a fit would read off the data."""
+        theorem, d = est.guarantee, summary.n_components
         verdicts = self.checks_before(est, data, d, data)
         more = [
             (int(verdict.threshold - verdict.statistic), verdict.assumption.unit)
@@ -234,23 +223,11 @@ class MethodSpec(Generic[E]):
         ]
         needs = tuple(f"{in_words(n)} more {unit.removesuffix('s') if n == 1 else unit}" for n, unit in more)
         call = f"{type(est).__name__}(n_components={d})"
-        return Plan(call, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
+        return Plan(call, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=summary.notes)
 
-    def choose(self, est: E, data: Data, given: frozenset[str], make_plan: MakePlan) -> ChosenParameters:
-        """Return the parameters of an unfitted estimator that the user has not ``given``, chosen from the data."""
-        parameters: dict[str, object] = {}
-        notes: tuple[str, ...] = ()
-        d = est.n_components
-        if "n_components" not in given:
-            found = make_plan(est)
-            d = parameters["n_components"] = found.n_components
-            notes = (f"{counted(d, 'latent')}: {found.notes[0].rstrip('.')} (n_components asks for another number).",)
-            notes += found.against()
-        if d == 1 and "space" not in given:  # a sphere of one dimension is two points
-            spheres = [name for name, value in est.get_params(deep=False).items() if value == Sphere()]
-            parameters |= {name: Reals() for name in spheres if name not in given}
-            notes += ("with one component the latent space is the real line.",) if spheres else ()
-        return ChosenParameters(parameters, notes)
+    def choose(self, est: E, data: Data) -> ChosenParameters:
+        """Return parameters of an unfitted estimator that the data decide on the command line."""
+        return ChosenParameters()
 
     # ---- assumptions ------------------------------------------------------------------------------------------------
 
@@ -260,7 +237,7 @@ class MethodSpec(Generic[E]):
         theorem = est.guarantee
         if data.signal is None or theorem is None or theorem.diversity is None or theorem.diversity.k_means:
             return verdicts
-        found, needed = _n_independent(data.signal), theorem.diversity.needed(n_components)
+        found, needed = n_independent(data.signal), theorem.diversity.needed(n_components)
         needs = "needs" if n_components == 1 else "need"
         why = f"y has {found}, and {counted(n_components, 'latent')} {needs} {needed}."
         fails = f"Give {needed - found} more, or ask for fewer latents."
@@ -331,7 +308,7 @@ def folding_of(encode: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, 
     return find_folding(lambda rows: encode(rows.reshape(-1, *x.shape[1:])), x.flatten(1), space)
 
 
-def _n_independent(side: np.ndarray) -> int:
+def n_independent(side: np.ndarray) -> int:
     """Return the number of linearly independent measurements, or of levels of a label."""
     table = measured(side)
     return table.shape[1] if np.asarray(side).ndim == 1 else int(np.linalg.matrix_rank(table, tol=1e-6 * len(table)))

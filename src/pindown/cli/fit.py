@@ -56,16 +56,16 @@ def check_data(
 
     with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Checking {data.name}"):
         estimator, sample = request.estimator, request.sample
-        d = request.plan(None).n_components if method.n_components is None else method.n_components
+        d = request.plan.n_components
         verdicts = (*estimator.spec.checks_before(estimator, sample, d, sample), request.audited)
-        preprocessing = estimator.fitted_preprocessing(sample.X).note
+        notes = [note for note in request.plan.notes if note.startswith("before training")]
     if as_json:
         found = [{"condition": verdict.name, **plain(verdict)} for verdict in verdicts]
         print_json({**_summary(data, request), "n_components": d, "verdicts": found})
         return
     _introduce(data, request)
-    if preprocessing:
-        print_text(f"before training {preprocessing}")
+    for note in notes:
+        print_text(note)
     console().print(grid([(verdict.outcome, f"{verdict.name}: {verdict.why}") for verdict in verdicts]))
 
 
@@ -78,7 +78,7 @@ def plan_fit(
     from pindown.auditing.result import plain
 
     with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Planning for {data.name}"):
-        found = request.plan(method.n_components)
+        found = request.plan
     command = _fit_command(data, request, method.name, found.n_components)
     if as_json:
         print_json({**_summary(data, request), "outcome": found.outcome, **plain(found), "command": command})

@@ -230,4 +230,4 @@ def read_request(
     options = read_options([*(method.option or ()), *pca], find(name))
     if isinstance(found, Images) and method.n_components is None:
         raise InputError("n_components", "`n_components` must be given for images, such as `n_components=5`.")
-    return FitRequest(found, chosen, Recipe(name, method.n_components if fitted else None, steps, seed, options))
+    return FitRequest(found, chosen, Recipe(name, method.n_components, steps, seed, options))

@@ -10,6 +10,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,8 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, theory
+from pindown._names import counted
 from pindown._random import RandomState
-from pindown.auditing.spec import MethodSpec
+from pindown.auditing.plans import count_directions
+from pindown.auditing.spec import MethodSpec, n_independent
 from pindown.data import GeneratorSource, as_source
 from pindown.data.batches import (
     Augment,
@@ -75,7 +78,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     spec: ClassVar[MethodSpec[Any]] = MethodSpec()
     training_defaults: ClassVar[TrainingDefaults] = TrainingDefaults()
 
-    n_components: Any  # int, or None if `_summarize` counts latents
+    n_components: int | None  # None: `_summarize` counts latents
     encoder: Make | None
     preprocess: Preprocess
     batch_size: int | None
@@ -87,14 +90,14 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     random_state: RandomState
     augment: Augment | None = None
 
+    _noise: Callable[[Any, int, torch.Generator], tuple[Tensor, ...]] | None = None  # random numbers of a batch
+
     n_components_: int
     encoder_: Encoder
     objective_: nn.Module
     held_out_: HeldOut | None
     loss_curve_: np.ndarray
     n_iter_: int
-
-    _noise: DrawNoise | None = None  # random numbers that the objective takes with every batch
 
     # ---- what a user calls ------------------------------------------------------------------------------------------
 
@@ -115,7 +118,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         ----------
         X : array or tensor of shape (n_samples, …), Data, or Source
             The observations: vectors, images (n, c, h, w) or sequences (n, t, c); or `pindown.Data`, which has them
-            with their side variables; or a source of batches: see `pindown.data`.
+            with their side variables; or a source of batches: see `pindown.data`; or what `prepare` has returned.
         y : array, tensor or None
             The side variable: see the class.
         """
@@ -127,7 +130,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         if hasattr(self, "encoder_"):  # if this fit fails, attributes of the last one must not meet those of this one
             del self.encoder_
         with _random.torch_defaults():
-            prepared = prepare(self, X, sides)
+            prepared = self._adopted(X) if isinstance(X, Prepared) else prepare(self, X, sides)
             for message in prepared.summary.warnings:
                 warn(f"{type(self).__name__}: {message}")
             trained = train(self, prepared)
@@ -157,6 +160,8 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     def prepare(self, data: Data) -> Prepared:
         """Return what `fit` decides before its first step: split, preprocessing, summary; or raise as `fit` would.
 
+        ``fit(prepared)`` continues from there.
+
         Parameters
         ----------
         data : Data
@@ -164,6 +169,11 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """
         self._check_parameters()
         return prepare(self, data, {})
+
+    def _adopted(self, prepared: Prepared) -> Prepared:
+        """Return prepared data on this estimator's device, whose samples have the shape that it then requires."""
+        self._remember_shape(prepared.preprocessing.shape_in)
+        return replace(prepared, device=best_device(self.device))
 
     def transform(self, X: DataLike) -> Encoded:
         """Encode observations; numpy in, numpy out; torch in, torch out; an array for a source.
@@ -223,11 +233,24 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
 
     def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
         """Return what the method must know of the data before training, or raise; nothing is stored."""
-        return DataSummary(self._requested_components())
+        return self._counted_components(inputs, preprocessing)
+
+    def _counted_components(self, inputs: TrainingInput, preprocessing: Preprocessing) -> DataSummary:
+        """Return the number of latents as requested; None counts those that the data can identify."""
+        if self.n_components is not None:
+            return DataSummary(self._requested_components())
+        widest, note = count_directions(inputs.some_samples, preprocessing)
+        signal, diversity = inputs.data.signal, None if self.guarantee is None else self.guarantee.diversity
+        if signal is None or diversity is None or diversity.k_means:
+            return DataSummary(widest, notes=(note,))
+        found = n_independent(signal)
+        d = max((fewer for fewer in range(1, widest + 1) if diversity.needed(fewer) <= found), default=1)
+        return DataSummary(
+            d, notes=(f"y has {found} {diversity.unit}, and the data vary in {counted(widest, 'direction')}.",)
+        )
 
     def _requested_components(self) -> int:
-        check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
-        return int(self.n_components)
+        return int(check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1))
 
     def _space(self, n_components: int) -> Space:
         """Return the latent space, ℝ^d by default."""
@@ -256,7 +279,12 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
         """Return the samples to learn from, with their fields."""
         fields = self._targets(summary, data.side_variables)
-        return IndexedSamples(on_device(data.X, device), *fields, chance=self._noise, among=summary.train_indices)
+        chance = self._draw_noise(summary)
+        return IndexedSamples(on_device(data.X, device), *fields, chance=chance, among=summary.train_indices)
+
+    def _draw_noise(self, summary: DataSummary) -> DrawNoise | None:
+        """Return the function that draws the random numbers of a batch, if the objective takes any."""
+        return None if self._noise is None else partial(self._noise, summary)
 
     def _batches(self, rows: Any, batch_size: int, data: Data) -> ShuffledBatches | BatchesWithinLevels:
         """Return batches of samples, each sample once per epoch."""

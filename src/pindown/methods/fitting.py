@@ -288,9 +288,9 @@ def training_batches(est: BaseEncoder, prepared: Prepared, inputs: TrainingInput
         size = batch_size_of(est, len(samples), "rows", of=len(inputs.data))
         batches = to_device(est._batches(samples, size, inputs.data), prepared.device)
     elif isinstance(source, GeneratorSource):
-        batches = GeneratedBatches(source, size, read, est._noise)
+        batches = GeneratedBatches(source, size, read, est._draw_noise(prepared.summary))
     else:
-        batches = StreamBatches(source, size, read, prepared.device, est._noise)
+        batches = StreamBatches(source, size, read, prepared.device, est._draw_noise(prepared.summary))
     return batches if est.augment is None else augmented(batches, est.augment)
 
 

@@ -44,7 +44,7 @@ many as have so many numbers."""
 CHANNELS = (1, 3, 4)  # of images: grey, colours, colours with transparency
 
 ArrayOrTensor: TypeAlias = ArrayLike | Tensor
-DataLike: TypeAlias = ArrayLike | Tensor | Data | Source
+DataLike: TypeAlias = "ArrayLike | Tensor | Data | Source | Prepared"
 Encoded: TypeAlias = Any  # an array or a tensor, as X came
 
 
@@ -55,6 +55,7 @@ class DataSummary:
     n_components: int
     train_indices: NDArray[np.int64] | None = None  # the samples to learn from; None: all
     warnings: tuple[str, ...] = ()  # reasons not to make any claim
+    notes: tuple[str, ...] = ()  # what was counted, and how
 
 
 @dataclass(frozen=True, eq=False)

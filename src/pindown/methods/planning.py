@@ -14,7 +14,7 @@ from pindown.data.data import Data, as_array
 from pindown.data.files import require_in_memory
 from pindown.data.labels import read_labels
 from pindown.methods.base import BaseEncoder
-from pindown.methods.inputs import ArrayOrTensor
+from pindown.methods.inputs import ArrayOrTensor, DataSummary, Prepared
 from pindown.methods.registry import BUILT_IN, SIDES, suited
 from pindown.networks import preprocessing
 
@@ -78,25 +78,31 @@ def plan(
     if estimator is None:  # the first that uses all side variables, or else one of them
         kind = suited([role for role in SIDES if role in data.side_variables])
         estimator = kind or next(kind for kind in BUILT_IN if kind.spec.roles.y in data.side_variables)
-    est = cast("BaseEncoder", estimator() if isinstance(estimator, type) else estimator)
-    return plan_for(est, data, n_components)
+    est = cast("BaseEncoder", estimator() if isinstance(estimator, type) else clone(estimator))
+    if est.random_state is None:
+        est.set_params(random_state=0)
+    return plan_for(est.set_params(n_components=n_components), data)
 
 
-def plan_for(est: BaseEncoder, data: Data, n_components: int | None, audited: Verdict | None = None) -> Plan:
-    """Return the plan of an estimator; ``audited`` says whether an audit can split the samples, or these and others."""
+def plan_for(est: BaseEncoder, data: Data, prepared: Prepared | None = None, audited: Verdict | None = None) -> Plan:
+    """Return the plan of an estimator; the other arguments are what is known of the data, or of these and others."""
     shape = np.shape(data.X)[1:]
     est, data = _as_vectors(est, data)
     spec = est.spec
     numbers = {"nuisance"} & {spec.roles.y} | ({"signal"} & {spec.roles.y} if not spec.roles.categorical else set())
     for role in {"signal", "nuisance", "given", "groups"} & {*data.side_variables} - numbers:
         read_labels(role, getattr(data, role), len(data))  # by the name that the caller knows
-    found = spec.plan(est, data, n_components)
-    aside = [
-        role for role in SIDES if role in data.side_variables and role not in (*spec.roles.used, *spec.roles.plan_only)
-    ]
-    shown = est.fitted_preprocessing(data.X).note
-    notes = [f"before training {shown}"] if shown else []
-    notes += [f"{role} is not used: plan for it alone, too." for role in aside]
+    notes, summary = [], DataSummary(est.n_components or 1)
+    try:
+        prepared = est.prepare(data.only(*spec.roles.used, "groups")) if prepared is None else prepared
+    except ValueError:  # the verdicts say why
+        shown = est.fitted_preprocessing(data.X).note
+    else:
+        shown, summary = prepared.preprocessing.note, prepared.summary
+    found = spec.plan(est, data, summary)
+    notes += [f"before training {shown}"] if shown else []
+    aside = {*data.side_variables} & {*SIDES} - {*spec.roles.used, *spec.roles.plan_only}
+    notes += [f"{role} is not used: plan for it alone, too." for role in SIDES if role in aside]
     audited = can_split(est, data) if audited is None else audited
     missing = () if audited.outcome == "holds" else (audited.why,)
     found = replace(found, needs=(*found.needs, *missing), notes=(*found.notes, *notes))

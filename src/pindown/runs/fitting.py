@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from pindown._files import write_json
-from pindown._names import listed, nearest
+from pindown._names import counted, listed, nearest
 from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.refits import can_split
 from pindown.auditing.result import plain
-from pindown.auditing.spec import FitScore
+from pindown.auditing.spec import ChosenParameters, FitScore
 from pindown.data.data import Data
 from pindown.data.tables import Columns, TableFile, read_data, write_latents
 from pindown.errors import InputError
 from pindown.methods import out_of_fold
 from pindown.methods.base import BaseEncoder
+from pindown.methods.inputs import Prepared
 from pindown.methods.planning import Plan, plan_for
 from pindown.methods.registry import find
 from pindown.runs.folder import ESTIMATOR, LATENTS, SCORES, SPARSE_LATENTS, Place, Run
@@ -51,8 +52,20 @@ class FitRequest:
 
     @cached_property
     def estimator(self) -> BaseEncoder:
-        """The estimator, not fitted, with what the user left open at its default."""
-        return self.recipe.build()
+        """The estimator, not fitted, with the parameters that the data decide."""
+        return self.recipe.build().set_params(**self.chosen.parameters)
+
+    @cached_property
+    def chosen(self) -> ChosenParameters:
+        """Parameters that the data decide, of those that the user left open."""
+        est = self.recipe.build()
+        return est.spec.choose(est, self.data)
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """What the fit decides before its first step; next samples are positives within their group."""
+        data = self.data.paired() if self.data.groups is not None else self.data
+        return self.estimator.prepare(data.only(*self.estimator.spec.roles.used, "groups"))
 
     @cached_property
     def sample(self) -> Data:
@@ -64,9 +77,27 @@ class FitRequest:
         """Whether an audit can split all samples."""
         return can_split(self.estimator, self.data)
 
-    def plan(self, n_components: int | None) -> Plan:
-        """Return the plan, from a sample if there are many."""
-        return plan_for(self.estimator, self.sample, n_components, self.audited)
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan, from a sample if there are many."""
+        try:
+            prepared = self.prepared
+        except ValueError:  # the plan says why
+            prepared = None
+        return plan_for(self.estimator, self.sample, prepared, self.audited)
+
+    def planned(self) -> tuple[Recipe, tuple[str, ...]]:
+        """Return the recipe with what the data decide, and notes that say why.
+
+        The notes also name conditions that fail, and samples or groups that an audit would lack.
+        """
+        notes, summary = self.chosen.notes, self.prepared.summary
+        recipe = self.recipe.having({**self.chosen.parameters, "n_components": summary.n_components})
+        if self.recipe.n_components is None and summary.notes:
+            why = summary.notes[0].rstrip(".")
+            notes += (f"{counted(summary.n_components, 'latent')}: {why} (n_components asks for another number).",)
+            notes += self.plan.failing
+        return recipe, (*notes, *(() if self.audited.outcome == "holds" else (self.audited.why,)))
 
     @property
     def image_options(self) -> Mapping[str, Any]:
@@ -90,7 +121,7 @@ class FitRequest:
                 run.log("resumed")
                 yield run, True
             return
-        recipe, notes = planned(self.recipe, self.estimator, data)
+        recipe, notes = self.planned()
         medians = dict(zip(data.names, np.median(data.X, axis=0).tolist(), strict=True)) if self.columns.impute else {}
         record = {
             "command": command,
@@ -111,18 +142,6 @@ def _sample(data: Data) -> Data:
     return in_memory(data, PLANNED_SAMPLES, PLANNED_NUMBERS)
 
 
-def planned(recipe: Recipe, est: BaseEncoder, data: Data) -> tuple[Recipe, tuple[str, ...]]:
-    """Return the recipe with the parameters that its method chooses for the data, and notes that say why.
-
-    The notes also name samples or groups that an audit would lack. ``est`` is the estimator of the recipe.
-    """
-    given = frozenset([*recipe.options, *(["n_components"] if recipe.n_components is not None else [])])
-    audited = can_split(est, data)
-    choice = est.spec.choose(est, data, given, lambda est: plan_for(est, _sample(data), recipe.n_components, audited))
-    missing = () if audited.outcome == "holds" else (audited.why,)
-    return recipe.having(choice.parameters), (*choice.notes, *missing)
-
-
 def train(place: Place, run: Run, request: FitRequest, *, device: str | None) -> BaseEncoder:
     """Train the estimator of a request by the recipe of its run.
 
@@ -130,17 +149,11 @@ def train(place: Place, run: Run, request: FitRequest, *, device: str | None) ->
     """
     try:
         parameters = run.recipe.parameters(checkpoint=run.checkpoint, device=device, verbose=True)
-        return fit(request.estimator.set_params(**parameters), request.data)
+        return request.estimator.set_params(**parameters).fit(request.prepared)
     except (ValueError, TrainingDivergedError) as error:
         if isinstance(error, TrainingDivergedError) or not any(run.checkpoint.parent.glob("*")):
             place.give_up()
         raise
-
-
-def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:
-    """Fit an estimator to data with the side variables that it uses; next samples are positives within their group."""
-    data = data.paired() if data.groups is not None else data
-    return estimator.fit(data.only(*estimator.spec.roles.used, "groups"))
 
 
 def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:

@@ -164,8 +164,8 @@ class Recipe:
         """Return the parameters of the estimator, with where and how it is trained."""
         options = {name: read_value(name, text) for name, text in self.options.items()}
         training = {name: options.pop(name) for name in TRAINER_OPTIONS if name in options}
-        numbers = {"n_components": self.n_components, "max_iter": self.max_iter}
-        options |= {name: number for name, number in numbers.items() if number is not None}
+        options |= {"n_components": self.n_components}
+        options |= {} if self.max_iter is None else {"max_iter": self.max_iter}
         trainer, names = Trainer(checkpoint=checkpoint, **training), find(self.estimator)._get_param_names()
         where = {"trainer": trainer, "device": device, "verbose": verbose, "random_state": self.seed}
         return options | {name: value for name, value in where.items() if name in names}

@@ -13,7 +13,6 @@ from sklearn.base import clone
 from torch import Tensor
 
 from pindown import theory
-from pindown._names import counted
 from pindown.auditing.checks import before
 from pindown.auditing.checks.arrays import Matrix
 from pindown.auditing.checks.distributions import vmf_clusters, vmf_conditional
@@ -27,7 +26,7 @@ from pindown.auditing.evidence import (
     permutation_score,
     side_information_evidence,
 )
-from pindown.auditing.plans import Count, Plan, in_words, missing_in_general, outcome_of
+from pindown.auditing.plans import Count, Plan, Summary, in_words, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, exchange
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Part, Refitting, Roles, Verdicts, encoder_checks
 from pindown.data.batches import Augment
@@ -144,26 +143,20 @@ class ClassifySpec(MethodSpec["Classify"]):
         value = float((est.predict(data.X) == truth).mean())
         return FitScore("class accuracy", value, float(est.class_prior_.max()))
 
-    def plan(self, est: Classify, data: Data, n_components: int | None) -> Plan:
-        signal, n_spanned = data.signal, spanned(data.X, data.signal)
-        d = _as_fitted(est, data, n_spanned) if n_components is None else n_components
-        line = ", space=Reals(), vector_space=Reals()"  # one latent on the sphere is a sign
-        theorem, where = (theory.CLASSIFY_FREE, line) if d == 1 else (theory.CLASSIFY_NORMALISED, "")
+    def plan(self, est: Classify, data: Data, summary: Summary) -> Plan:
+        d, signal, n_spanned = summary.n_components, data.signal, spanned(data.X, data.signal)
+        theorem = theory.CLASSIFY_FREE if d == 1 else theory.CLASSIFY_NORMALISED
         verdicts = before(data.X, d, signal=signal)
-        if n_components is None and d > max(1, n_spanned):
-            verdicts = tuple(map(_seen_again, verdicts))
+        lack = max(0, d - n_spanned)
+        if est.n_components is None and d > max(1, n_spanned):  # the count uses more than means
+            verdicts, lack = tuple(map(_seen_again, verdicts)), 0
         n_values = int(read_labels("signal", signal, len(data)).max()) + 1
         counts = tuple(_count(counted, n_values, d) for counted in _COUNTED)
-        lack = d - n_spanned if n_components is not None or not n_spanned else 0  # the count uses more than means
         more = max(counts[0].missing, lack if outcome_of(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
-        needs = (f"{in_words(more)} more {'class' if more == 1 else 'classes'} in general position",) if more else ()
-        span = f"the means of {counted(n_values, 'class')} span {counted(n_spanned, 'dimension')}"
-        found = "so many latents" if n_spanned else "a single latent is fitted"
-        if d > max(1, n_spanned):
-            found = f"{d} latents, since with so many samples a fit finds those, too, that the means do not show"
-        notes = () if n_components else (f"{span}: {found}.",)
-        estimator = f"Classify(n_components={d}{where})"
-        return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), counts, notes)
+        classes = "class" if more == 1 else "classes"
+        needs = [f"{in_words(more)} more {classes} in general position"] if more else []
+        needs += missing_in_general(verdicts)
+        return Plan(f"Classify(n_components={d})", theorem, d, verdicts, tuple(needs), counts, summary.notes)
 
 
 @dataclass(frozen=True)
@@ -208,15 +201,6 @@ def _seen_again(verdict: Verdict) -> Verdict:
         return verdict
     seen = verdict.why.partition(" Give levels")[0]
     return replace(verdict, outcome="undecided", why=f"{seen} With a nonlinear mixing the latents may show more.")
-
-
-def _as_fitted(est: Classify, data: Data, n_spanned: int) -> int:
-    """Return how many latents a fit would take; as many as means span if it would raise an error."""
-    try:
-        counting = clone(est).set_params(n_components=None, random_state=0)
-        return counting.prepare(data.only("signal")).summary.n_components
-    except ValueError:  # the verdicts explain it
-        return max(1, n_spanned)
 
 
 def _count(theorem: Theorem, n_values: int, d: int) -> Count:

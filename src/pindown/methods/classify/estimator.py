@@ -307,11 +307,7 @@ class Classify(ClassifierMixin, Incremental):
         else:
             (classes, _, counts), reasons = read_classes(data.signal, len(data), augmented=self.augment is not None)
             prior = counts / counts.sum()
-        d = (
-            self._counted(inputs, preprocessing, len(classes))
-            if self.n_components is None
-            else self._requested_components()
-        )
+        d, notes = self._counted(inputs, preprocessing, len(classes))
         reasons = (*reasons, *too_few(len(classes), d))
         # With more samples the initialisation does not matter, and behind a nonlinear mixing means span too little.
         few = (
@@ -319,11 +315,16 @@ class Classify(ClassifierMixin, Incremental):
             and self.augment is None
             and len(data) < SAMPLES_PER_FEATURE * math.prod(preprocessing.shape_in)
         )
-        return ClassSummary(d, warnings=reasons, classes=classes, prior=prior, by_number=known is not None, few=few)
+        return ClassSummary(
+            d, warnings=reasons, notes=notes, classes=classes, prior=prior, by_number=known is not None, few=few
+        )
 
-    @staticmethod
-    def _counted(inputs: TrainingInput, preprocessing: Preprocessing, n_classes: int) -> int:
-        """Return how many latents the labels can identify."""
+    def _counted(
+        self, inputs: TrainingInput, preprocessing: Preprocessing, n_classes: int
+    ) -> tuple[int, tuple[str, ...]]:
+        """Return the number of latents as requested, or how many the labels can identify, and why."""
+        if self.n_components is not None:
+            return self._requested_components(), ()
         data, n_features = inputs.data, math.prod(preprocessing.shape_in)
         if data.signal is None:
             raise ValueError(
@@ -331,11 +332,17 @@ class Classify(ClassifierMixin, Incremental):
             )
         most = max(1, min(math.prod(preprocessing.shape_out), n_classes - 1))
         if inputs.n_samples >= SAMPLES_PER_FEATURE * n_features:
-            return most
+            return most, (
+                f"{n_classes} classes identify at most {counted(n_classes - 1, 'latent')}, and X has "
+                f"{counted(math.prod(preprocessing.shape_out), 'direction')} above the noise.",
+            )
         rows = inputs.splits[0].learned if len(inputs.splits) == 1 else np.arange(len(data))
         rows = rows[:: -(-len(rows) * n_features // COUNTED_NUMBERS)]
         found = spanned(np.asarray(data.X[rows]).reshape(len(rows), -1), np.reshape(data.signal, -1)[rows])
-        return min(max(1, found), most)
+        found_of = "so many latents" if found else "a single latent is fitted"
+        return min(max(1, found), most), (
+            f"the means of {n_classes} classes span {counted(found, 'dimension')}: {found_of}.",
+        )
 
     def _targets(self, summary: ClassSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
         signal = sides.get("signal")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import clone
 
 from pindown import theory
 from pindown.auditing.agreement import shared_block
@@ -23,7 +24,7 @@ from pindown.auditing.checks.distributions import (
 from pindown.auditing.checks.encoders import many_negatives
 from pindown.auditing.checks.samples import common_levels
 from pindown.auditing.evidence import AuditScore, Evidence, encoded_pairs, pair_test, side_information_evidence
-from pindown.auditing.plans import Plan, count_directions, missing_in_general, outcome_of
+from pindown.auditing.plans import Plan, Summary, outcome_of
 from pindown.auditing.refits import Refits, Samples, with_pairs
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Refitting, Roles, Verdicts, encoder_checks
 from pindown.data.data import Data
@@ -62,7 +63,7 @@ class ContrastSpec(MethodSpec["Contrast"]):
         pairs = data.pairs.reshape(len(data), -1) if np.ndim(data.pairs) > 1 else data.pairs
         both = paired_samples(read("X", data.X), pairs)
         z, z_pos = (est.transform(part.reshape(-1, *np.shape(data.X)[1:])) for part in both)
-        if est.space == Sphere():
+        if est.encoder_.space == Sphere():
             checks = [vmf_conditional(z, z_pos), uniform_on_sphere(z)]
         else:
             checks = [matching_model(z, z_pos, est.p), even_conditional(z, z_pos), uniform_in_body(z)]
@@ -81,15 +82,15 @@ class ContrastSpec(MethodSpec["Contrast"]):
     def score(self, est: Contrast, data: Data) -> FitScore:
         return FitScore("information shared by positive pairs, in nats", est.score(data.X, data.paired().pairs), 0.0)
 
-    def plan(self, est: Contrast, data: Data, n_components: int | None) -> Plan:
-        d, notes = count_directions(est, data.X, n_components)
-        verdicts = self.checks_before(est, replace(data, signal=None), d, data)
-        unrelated = outcome_of(verdicts, conditions.RELATED_PAIRS) == "fails"
+    def plan(self, est: Contrast, data: Data, summary: Summary) -> Plan:
+        est = clone(est).set_params(n_components=summary.n_components)
+        found = super().plan(est, replace(data, signal=None), summary)
+        unrelated = outcome_of(found.verdicts, conditions.RELATED_PAIRS) == "fails"
         needs = ("positives that are related to each other",) if unrelated else ()
-        notes += (
-            "if the latents fill a box or ℝ^d, take space=Reals(): theorem contrast-metric, and contrast-lp with p=1 if"
-            " differences between positives are sparse.",
-        )
-        theorem, where = (theory.CONTRAST_METRIC, ", space=Reals()") if d == 1 else (theory.CONTRAST_SPHERE, "")
-        estimator = f"Contrast(n_components={d}{where})"
-        return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
+        if est.guarantee == theory.CONTRAST_SPHERE:
+            reals = (
+                "if the latents fill a box or ℝ^d, take space=Reals(): theorem contrast-metric, and contrast-lp with"
+                " p=1 if differences between positives are sparse."
+            )
+            found = replace(found, notes=(*found.notes, reals))
+        return replace(found, needs=(*needs, *found.needs))

@@ -54,10 +54,11 @@ class Contrast(Incremental):
 
     Parameters
     ----------
-    n_components : int
-        Number of latents.
+    n_components : int or None
+        Number of latents. None takes as many as there are directions of X above the noise.
     space : Space
-        The latent space: ``Sphere()`` or ``Reals()``. For latents in a box use ``Reals()``.
+        The latent space: ``Sphere()`` or ``Reals()``. For latents in a box use ``Reals()``. The space of a single
+        latent is always the real line.
     p : float
         The similarity of latents is −‖·‖_p^p. On the sphere p = 2 is the dot product.
     temperature : float or None
@@ -135,7 +136,7 @@ class Contrast(Incremental):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | None = 2,
         *,
         space: Space = Sphere(),  # noqa: B008 (a frozen value)
         p: float = 2,
@@ -171,11 +172,10 @@ class Contrast(Incremental):
         """The theorem that applies if the data meet its assumptions; None if none covers these parameters."""
         if self.loss.alpha not in (None, 0.5):
             return None
-        if self.space == Sphere():
+        d = getattr(self, "n_components_", None) if self.n_components is None else self.n_components
+        if self._space(d) == Sphere():
             return theory.CONTRAST_SPHERE if self.p == 2 else None
-        if self.space == Reals():
-            return theory.CONTRAST_METRIC if self.p == 2 else theory.CONTRAST_LP
-        return None
+        return theory.CONTRAST_METRIC if self.p == 2 else theory.CONTRAST_LP
 
     def fit(self, X: DataLike, y: ArrayOrTensor | None = None, nuisance: ArrayOrTensor | None = None) -> Self:
         """Train the encoder.
@@ -261,17 +261,10 @@ class Contrast(Incremental):
                 "Contrast: with a nuisance, negatives are taken from samples of the same level, which needs an index, "
                 "but the source is a stream. Give arrays, a memory map, or a Dataset."
             )
-        d = self._requested_components()
-        if self.space != Sphere() or d > 1:
-            return DataSummary(d)
-        warning = (
-            "with n_components=1 the sphere has only the two points −1 and 1. Use space=Reals(), or n_components=2 for "
-            "an angle."
-        )
-        return DataSummary(d, warnings=(warning,))
+        return self._counted_components(inputs, preprocessing)
 
-    def _space(self, n_components: int) -> Space:
-        return self.space
+    def _space(self, n_components: int | None) -> Space:
+        return Reals() if n_components == 1 else self.space
 
     def _training_samples(self, inputs: TrainingInput, preprocessing: Preprocessing) -> TrainingInput:
         return preprocessed(preprocessing, inputs)
@@ -299,7 +292,7 @@ class Contrast(Incremental):
         return BatchesWithinLevels(rows, batch_size, levels[rows.anchors.cpu().numpy()])
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        p = None if self.space == Sphere() and self.p == 2 else self.p
+        p = None if encoder.space == Sphere() and self.p == 2 else self.p
         return self.loss(encoder, p=p, temperature=self.temperature, across_processes=_this_process()[1] > 1)
 
     def _chance_loss(self, n_samples: float) -> float | None:
@@ -325,7 +318,11 @@ class Contrast(Incremental):
 
     def _warn_if_unbounded(self) -> None:
         alpha = self.loss.alpha
-        if alpha is None or self.loss.self_negatives or (self.space == Sphere() and self.temperature is not None):
+        if (
+            alpha is None
+            or self.loss.self_negatives
+            or (self.encoder_.space == Sphere() and self.temperature is not None)
+        ):
             return
         # Where no common scale of the distances makes the loss smaller, (1 − α) E δ⁺ = α E Σ w_j δ_j with the weights
         # w of the n − 1 negatives in the log-sum-exp, and the loss is −α (log(n − 1) − E H(w)), H the entropy.

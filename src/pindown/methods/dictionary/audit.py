@@ -15,7 +15,7 @@ from pindown.auditing.checks.samples import enough_samples
 from pindown.auditing.checks.supports import diverse_support, independent_blocks, sufficient_nonlinearity
 from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.evidence import AuditScore, Evidence, reconstruction_evidence
-from pindown.auditing.plans import Plan, count_directions, missing_in_general
+from pindown.auditing.plans import Plan, Summary, missing_in_general
 from pindown.auditing.refits import Refits, encoder_of
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
@@ -74,8 +74,8 @@ class DictionarySpec(MethodSpec["Dictionary"]):
         # Chance: uninformative latents, so that each standardised feature is noise of variance one.
         return FitScore("evidence lower bound, in nats per sample", est.score(data.X), -est.n_features_in_ / 2)
 
-    def plan(self, est: Dictionary, data: Data, n_components: int | None) -> Plan:
-        d, notes = count_directions(est, data.X, n_components)
+    def plan(self, est: Dictionary, data: Data, summary: Summary) -> Plan:
+        d, notes = summary.n_components, summary.notes
         notes += (
             "whether the support is diverse, and its features nonlinear enough, shows after training: see the audit.",
         )

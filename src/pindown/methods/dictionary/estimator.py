@@ -239,21 +239,22 @@ class Dictionary(Decodes, BaseEncoder):
         check_penalty(self, self.penalty)
 
     def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DictionarySummary:
-        X, d = inputs.data.X, self._requested_components()
+        X, counted = inputs.data.X, self._counted_components(inputs, preprocessing)
+        d, notes = counted.n_components, counted.notes
         constant = _constant_columns(X)
         if len(self.shape_in_) == 1 and len(constant):
             message = f"column(s) {constant.tolist()} of X are constant, so their scale is undefined. Leave them out"
             raise InputError("X", f"Dictionary: {message}.")
         if inputs.splits:
-            return DictionarySummary(d, held_out=torch.as_tensor(X[inputs.splits[0].held_out]))
+            return DictionarySummary(d, notes=notes, held_out=torch.as_tensor(X[inputs.splits[0].held_out]))
         # Without held-out samples, restarts are compared by some of their training samples.
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0)).numpy()
         n = min(int(COMPARED * len(X)), MOST_COMPARED)
-        return DictionarySummary(d, held_out=torch.as_tensor(X[order[:n] if n > 1 else order]))
+        return DictionarySummary(d, notes=notes, held_out=torch.as_tensor(X[order[:n] if n > 1 else order]))
 
-    def _noise(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _noise(self, summary: DictionarySummary, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return a normal and a uniform number for each latent of each sample."""
-        return random_numbers(n_samples, self.n_components, generator)
+        return random_numbers(n_samples, summary.n_components, generator)
 
     def _objective(
         self, encoder: Encoder, summary: DictionarySummary, batches: Iterator[tuple[Tensor, ...]]

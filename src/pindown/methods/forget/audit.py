@@ -35,14 +35,13 @@ from pindown.auditing.evidence import (
     r2,
     recovery_within_levels,
 )
-from pindown.auditing.plans import Plan, missing_in_general, outcome_of
+from pindown.auditing.plans import Plan, Summary, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, encoder_of
 from pindown.auditing.spec import (
     ChosenParameters,
     Comparison,
     Figure,
     FitScore,
-    MakePlan,
     Matrix,
     MethodSpec,
     Refitting,
@@ -186,17 +185,19 @@ class ForgetSpec(MethodSpec["Forget"]):
             return FitScore("best probe of the nuisance", rows="held out")
         return FitScore(found.name, found.score, found.chance, found.rows)
 
-    def plan(self, est: Forget, data: Data, n_components: int | None) -> Plan:
+    def plan(self, est: Forget, data: Data, summary: Summary) -> Plan:
         nuisance, signal, given = _label(est, data), data.signal, data.given
         rows = signal_coordinates(data.X)[0]
         confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
         n_directions, touched = touched_dimensions(rows, nuisance)
-        left, d = n_directions - touched, n_components
+        left, d = n_directions - touched, est.n_components
         notes: tuple[str, ...] = ()
         if d is None:
-            summary = _summary(est, data.X, nuisance, signal if confounded else given)
-            d = max(1, left) if summary is None else summary.n_components
-            notes = () if summary is None else tuple(filter(None, (summary.note, *summary.warnings)))
+            known = summary if isinstance(summary, ForgetSummary) and not confounded else None
+            if known is None:  # a fit may refuse the nuisance as it is
+                known = _summary(est, data.X, nuisance, signal if confounded else given)
+            d = max(1, left) if known is None else known.n_components
+            notes = () if known is None else tuple(filter(None, (known.note, *known.warnings)))
         found = before(data.X, d, signal=signal if given is None else None, nuisance=nuisance)
         linear = est.guarantee == theory.FORGET
         other = _OF_CLASSES if linear else (*_OF_CLASSES, *OF_LINEAR)
@@ -219,7 +220,7 @@ class ForgetSpec(MethodSpec["Forget"]):
             notes += (nonlinear if spreads.outcome == "fails" else means_only,)
         return Plan(estimator, est.guarantee, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
-    def choose(self, est: Forget, data: Data, given: frozenset[str], make_plan: MakePlan) -> ChosenParameters:
+    def choose(self, est: Forget, data: Data) -> ChosenParameters:
         """Cut a nuisance with fractions into bins; tables get batch-specific maps, unless an encoder is asked for."""
         if (n_bins := _n_bins(est, data.nuisance)) == est.n_bins:
             return ChosenParameters({})

@@ -17,7 +17,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from pindown.auditing.checks.nuisances import leakage_verdict
 from pindown.auditing.checks.samples import common_levels, enough_samples
 from pindown.auditing.evidence import N_PERMUTATIONS, AuditScore, Evidence, Strip, leak_controls, leak_score
-from pindown.auditing.plans import Plan
+from pindown.auditing.plans import Plan, Summary
 from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
 from pindown.data.data import Data, Sides
@@ -258,7 +258,7 @@ class LatentActionSpec(MethodSpec["LatentAction"]):
     def figure(self, est: LatentAction) -> Figure:
         return Figure(np.zeros(1) if est.dynamics_ is None else est.dynamics_.loss_curve_)
 
-    def plan(self, est: LatentAction, data: Data, n_components: int | None) -> Plan:
+    def plan(self, est: LatentAction, data: Data, summary: Summary) -> Plan:
         raise TypeError(ONLY_AUDITED)
 
 

@@ -25,9 +25,9 @@ from pindown.auditing.checks.dictionaries import (
 from pindown.auditing.checks.noise import Ceiling, Moved, matched_ceiling
 from pindown.auditing.checks.verdict import Verdict, at_least
 from pindown.auditing.evidence import AuditScore, Control, Evidence
-from pindown.auditing.plans import Plan, missing_in_general
+from pindown.auditing.plans import Plan, Summary, missing_in_general
 from pindown.auditing.refits import Refits, Samples
-from pindown.auditing.spec import ChosenParameters, Comparison, FitScore, MakePlan, MethodSpec, Roles, Verdicts
+from pindown.auditing.spec import Comparison, FitScore, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
 from pindown.metrics.arrays import Matrix
 from pindown.metrics.dictionaries import FiringBand, by_frequency, chance_pw_mcc, feature_mcc, l0, match_atoms, pw_mcc
@@ -154,24 +154,17 @@ class SparseSpec(MethodSpec["Sparse"]):
     def score(self, est: Sparse, data: Data) -> FitScore:
         return FitScore("explained variance", est.score(data.X), 0.0)
 
-    def plan(self, est: Sparse, data: Data, n_components: int | None) -> Plan:
-        d = n_components if n_components is not None else est.prepare(data).summary.n_components
+    def plan(self, est: Sparse, data: Data, summary: Summary) -> Plan:
+        d = summary.n_components
         verdicts = self.checks_before(est, data, d, data)
         X = read("X", data.X)
         distance = np.linalg.norm(X.mean(0)) / max(float(np.sqrt(X.var(0).sum())), 1e-300)
         notes = (
+            *summary.notes,
             f"the mean of X is {distance:.2g} standard deviations from 0. X is centred, or features would die.",
             "whether seeds agree shows after training: see agreement() and the audit.",
         )
         return Plan(f"Sparse(n_components={d})", est.guarantee, d, verdicts, missing_in_general(verdicts), notes=notes)
-
-    def choose(self, est: Sparse, data: Data, given: frozenset[str], make_plan: MakePlan) -> ChosenParameters:
-        if "n_components" in given:
-            return ChosenParameters()
-        d = est.prepare(data).summary.n_components
-        return ChosenParameters(
-            {"n_components": d}, (f"{d} atoms: four per feature of X, at most one per ten samples.",)
-        )
 
 
 class SparsePairSpec(SparseSpec):
@@ -217,8 +210,8 @@ class SparseBasisSpec(MethodSpec["SparseBasis"]):
     def score(self, est: SparseBasis, data: Data) -> FitScore:
         return FitScore("sparsity of the latents", est.score(data.X), 0.0)
 
-    def plan(self, est: SparseBasis, data: Data, n_components: int | None) -> Plan:
-        d = n_components if n_components is not None else est.prepare(data).summary.n_components
+    def plan(self, est: SparseBasis, data: Data, summary: Summary) -> Plan:
+        d = summary.n_components
         verdicts = self.checks_before(est, data, d, data)
         needs = () if all(v.outcome == "holds" for v in verdicts) else ("more samples",)
         notes = ("whether latents are sparse and scattered shows after training: see the audit.",)

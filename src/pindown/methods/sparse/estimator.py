@@ -99,6 +99,7 @@ class GatedEncoder(AtomEncoder):
 
     def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
         n, d = inputs.n_samples, max(1, int(min(4 * self.n_features_in_, inputs.n_samples // 10)))
+        notes = ("four per feature of X, at most one per ten samples.",) if self.n_components is None else ()
         d = d if self.n_components is None else self._requested_components()
         if n < d:
             raise InputError(
@@ -108,10 +109,10 @@ class GatedEncoder(AtomEncoder):
             )
         constant = np.flatnonzero(np.ptp(inputs.some_samples, axis=0) == 0)
         if not len(constant):
-            return DataSummary(d)
+            return DataSummary(d, notes=notes)
         named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")
         message = f"feature(s) {named} of X are constant, so that all atoms are 0 there. Leave them out."
-        return DataSummary(d, warnings=(message,))
+        return DataSummary(d, warnings=(message,), notes=notes)
 
     def _store(self, trained: Trained) -> None:
         for module in trained.objective.modules():
