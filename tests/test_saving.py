@@ -11,7 +11,7 @@ import pytest
 import torch
 from own_method.regress import Regress
 from safetensors import safe_open
-from saved import FITS, NEXT, WORDS, X, answers, fitted, quick, small
+from saved import FITS, NEXT, NUMBERS, WORDS, X, answers, fitted, quick, small
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -134,7 +134,7 @@ def test_labels_of_every_kind_come_back(tmp_path):
 
 
 def test_warnings_of_the_fit_are_not_repeated(tmp_path, recwarn):
-    estimator = Contrast(1, encoder=small, **quick).fit(X, NEXT)  # warns of a sphere of two points
+    estimator = Classify(2, encoder=small, **quick).fit(X, NUMBERS % 2)  # warns of too few classes
     assert recwarn.pop(pindown.IdentifiabilityWarning)
     recwarn.clear()
     again(estimator, tmp_path).transform(X)

@@ -34,7 +34,7 @@ def enough_directions(X: ArrayLike, d: int, *, random_state: int = 0) -> Verdict
 
     No continuous injective map takes a d-dimensional ball, or the sphere in d dimensions, into fewer than d. The
     statistic is the spread along principal direction d of standardised features relative to the first; directions of
-    noise do not count: see `networks.spectrum`.
+    noise do not count: see `networks.preprocessing`.
 
     Examples
     --------
