@@ -113,8 +113,8 @@ def refused(path, argument="path", **how):
 
 
 @pytest.mark.parametrize("tag", TABLE)
-def test_every_entry_of_the_table_is_there_and_is_called_so(tag):
-    assert tag_of(look_up(tag)) == tag
+def test_every_entry_of_the_table_is_there_and_has_a_tag_that_leads_to_it(tag):
+    assert look_up(tag_of(look_up(tag))) is look_up(tag)
 
 
 def test_all_public_estimators_are_tried_and_the_defaults_of_their_parameters_are_in_the_table():
