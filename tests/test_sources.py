@@ -111,10 +111,12 @@ def test_some_rows_are_rows_of_the_source_and_all_of_them_if_there_are_no_more(c
         same(first_samples(case.source, 10**6), whole)
 
 
-def test_what_is_taken_into_memory_is_bounded_by_bytes():
+def test_what_is_taken_into_memory_is_bounded_by_bytes(monkeypatch):
     source = ArraySource(np.zeros((100, 10)))
-    assert len(first_samples(source, 100, max_bytes=1_000)["x"]) == 12
-    assert len(first_samples(source, 100, max_bytes=1)["x"]) == 1
+    monkeypatch.setattr(sources, "ROWS_BYTES", 1_000)
+    assert len(first_samples(source, 100)["x"]) == 12
+    monkeypatch.setattr(sources, "ROWS_BYTES", 1)
+    assert len(first_samples(source, 100)["x"]) == 1
 
 
 def test_a_sample_of_an_ordered_array_comes_from_all_over_it():

@@ -345,7 +345,7 @@ def _merged(
     return old[0] + fraction * step, spread
 
 
-def first_samples(source: Source, n_samples: int, *, random_state: int = 0, max_bytes: int = ROWS_BYTES) -> Batch:
+def first_samples(source: Source, n_samples: int) -> Batch:
     """Return some samples in memory: drawn at random, in order, or the first ones of a stream.
 
     Parameters
@@ -353,11 +353,7 @@ def first_samples(source: Source, n_samples: int, *, random_state: int = 0, max_
     source : Source
         Where they come from.
     n_samples : int
-        How many at most; all, if there are no more.
-    random_state : int
-        Seed of the draw.
-    max_bytes : int
-        Take fewer samples if they would need more memory than this, in float64.
+        How many at most; all, if there are no more; fewer, if they would need more than a GiB in float64.
 
     Examples
     --------
@@ -366,17 +362,15 @@ def first_samples(source: Source, n_samples: int, *, random_state: int = 0, max_
     >>> first_samples(source, 3)["x"].tolist(), len(first_samples(source, 10**6)["x"])
     ([511, 636, 848], 1000)
     """
-    n_samples = max(1, min(n_samples, max_bytes // _sample_bytes(source)))
-    return concatenated([batch for _, batch in some_blocks(source, n_samples, random_state)])
+    n_samples = max(1, min(n_samples, ROWS_BYTES // _sample_bytes(source)))
+    return concatenated([batch for _, batch in some_blocks(source, n_samples)])
 
 
-def some_blocks(
-    source: Source, n_samples: int | None, random_state: int = 0
-) -> Iterator[tuple[Sequence[int] | NDArray[np.int64], Batch]]:
+def some_blocks(source: Source, n_samples: int | None) -> Iterator[tuple[Sequence[int] | NDArray[np.int64], Batch]]:
     """Go through some samples in blocks of bounded size, with their numbers: see `moments` for which."""
     size = max(1, BLOCK_BYTES // _sample_bytes(source))
     if isinstance(source, IndexedSource) and n_samples is not None and n_samples < source.n_samples:
-        chosen = np.sort(np.random.default_rng(random_state).choice(source.n_samples, n_samples, replace=False))
+        chosen = np.sort(np.random.default_rng(0).choice(source.n_samples, n_samples, replace=False))
         for first in range(0, n_samples, size):
             yield chosen[first : first + size], source.take(chosen[first : first + size])
         return
