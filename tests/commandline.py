@@ -53,3 +53,46 @@ def edit_record(run: Path, **changes: object) -> None:
 def contents(folder: Path) -> dict[str, bytes]:
     """Return all that a folder holds, folders included."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
+
+
+def write_cells(path: Path, X: np.ndarray, *, sparse: bool = False, **obs: np.ndarray) -> None:
+    """Write an h5ad as anndata lays it out: by hand, since not every version of it can write text of every pandas."""
+    import h5py
+
+    text = h5py.string_dtype()
+
+    def put(group, name, values, kind="array"):
+        group.create_dataset(name, data=values).attrs.update({"encoding-type": kind, "encoding-version": "0.2.0"})
+
+    def frame(file, name, index, columns):
+        group = file.create_group(name)
+        group.attrs.update({"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index"})
+        group.attrs.create("column-order", list(columns), dtype=text)
+        put(group, "_index", np.array(index, dtype=object), "string-array")
+        return group
+
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+        if sparse:
+            from scipy.sparse import csr_array
+
+            rows, matrix = csr_array(X), file.create_group("X")
+            matrix.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": X.shape})
+            for name in ("data", "indices", "indptr"):
+                matrix.create_dataset(name, data=getattr(rows, name))
+        else:
+            put(file, "X", X)
+        table = frame(file, "obs", [f"cell{i}" for i in range(len(X))], obs)
+        for name, column in obs.items():
+            if column.dtype.kind in "buif":
+                put(table, name, column)
+                continue
+            values, codes = np.unique(column, return_inverse=True)
+            group = table.create_group(name)
+            group.attrs.update({"encoding-type": "categorical", "encoding-version": "0.2.0", "ordered": False})
+            put(group, "codes", codes.astype(np.int8))
+            put(group, "categories", values.astype(object), "string-array")
+        frame(file, "var", [chr(ord("a") + j) for j in range(X.shape[1])], [])
+        obsm = file.create_group("obsm")
+        obsm.attrs.update({"encoding-type": "dict", "encoding-version": "0.1.0"})
+        put(obsm, "X_pca", X[:, :2])

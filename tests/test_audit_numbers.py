@@ -155,7 +155,7 @@ def test_a_coin_that_is_given_is_not_claimed():
     rng = np.random.default_rng(0)
     sample = Nuisance.on_sphere(5, 2, 10.0, n_layers=1, random_state=0).sample(800, random_state=1)
     x, nuisance, coin = sample.x.numpy(), sample.u.numpy(), rng.integers(2, size=800)
-    with pytest.warns(IdentifiabilityWarning, match="do not show the given label"):
+    with pytest.warns(IdentifiabilityWarning, match="given"):
         est = Forget(encoder=networks.linear, max_iter=20, **QUIET).fit(x, nuisance, given=coin)
     found = audit(est, x, nuisance, given=coin, n_fits=2, random_state=0)
     told = next(score for score in found.scores if score.name == "given label decodable from the latents")

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import call, edit_record
+from commandline import call, edit_record, write_cells
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
+
+from pindown import load
+from pindown.runs import Run
 
 N = 120
 
@@ -165,3 +168,25 @@ def test_a_random_label_cannot_be_decoded_from_the_latents_written(here):
     assert {row["fold"] for row in rows("run/latents.csv")} == {"0", "1", "2", "3"}
     assert np.mean(read["plain/latents.csv"]) > 0.62
     assert np.mean(read["run/latents.csv"]) == pytest.approx(0.5, abs=0.08)
+
+
+def test_a_fit_of_cells_writes_an_h5ad_with_the_latents(tmp_path, monkeypatch):
+    anndata = pytest.importorskip("anndata")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    donor, cell_id = np.array(["a", "b"])[np.arange(300) % 2], np.arange(300)[::-1]
+    x = rng.normal(size=(300, 4)) + 2 * (donor == "b")[:, None]
+    x[7, 0] = np.nan
+    write_cells(tmp_path / "study.h5ad", x, donor=donor, cell_id=cell_id)
+    result = call("fit", "study.h5ad", "--nuisance", "donor", "--impute", "drop-rows", "-o", "run")
+    assert result.exit_code == 0, result.output
+    fitted = load(tmp_path / "run" / "estimator.pindown")
+    assert fitted.n_features_in_ == 4  # ids are not genes
+    assert "latents.h5ad" in Run.open(Path("run")).record["parts"]
+    found = anndata.read_h5ad(tmp_path / "run" / "latents.h5ad")
+    assert list(found.obs_names) == [f"cell{i}" for i in range(300)]
+    np.testing.assert_array_equal(found.X, x)
+    kept = np.arange(300) != 7
+    assert np.isnan(found.obsm["X_pindown"][7]).all()
+    np.testing.assert_allclose(found.obsm["X_pindown"][kept], fitted.transform(x[kept], donor[kept]))
+    assert json.loads(found.uns["pindown"])["columns"]["nuisance"] == ["donor"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from pindown_papers.simulations import Room, Sprites
+from raising import input_error
 from torch import nn
 
 from pindown import Dictionary, load, networks, theory
@@ -196,9 +197,9 @@ def test_images_that_cannot_be_used_are_refused(pictures, fitted):
     assert error.value.argument == "X"
     with pytest.raises(ValueError, match=r"networks\.deconvolutional"):
         Dictionary(3, decoder=networks.linear, **QUICK).fit(pictures[:50])
-    with pytest.raises(ValueError, match="Z must have 3 columns"):
+    with pytest.raises(ValueError, match="columns"):
         fitted.inverse_transform(torch.zeros(4, 2))
-    with pytest.raises(ValueError, match="n_samples must be at least 1"):
+    with pytest.raises(ValueError, match="n_samples"):
         fitted.sample(0)
-    with pytest.raises(ValueError, match="are not images"):
+    with input_error("X"):
         Dictionary(2, **QUICK).fit(np.random.default_rng(0).normal(size=(100, 3))).pictures()

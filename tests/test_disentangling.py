@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from pindown_papers.simulations import Sprites, well_separated
+from raising import input_error
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -303,11 +304,11 @@ def test_latents_that_cannot_be_used_are_refused(latents, message):
 
 
 def test_options_and_images_that_make_no_sense_are_refused():
-    with pytest.raises(ValueError, match="n_starts == 0, must be >= 1"):
+    with pytest.raises(ValueError, match="n_starts"):
         disentangle(nn.Linear(3, 6), normal(50, 3), n_starts=0)
     found, _ = turned(world(DIVERSE, 0), 3)
     for draw in (found.pictures, found.traversals):
-        with pytest.raises(InputError, match="must be images"):
+        with input_error("decoder"):
             draw()
 
 

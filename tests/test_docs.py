@@ -128,7 +128,7 @@ def test_a_benchmark_is_shown_with_its_machine_and_a_column_it_lacks_is_refused(
     shown = measurements("whole_step_gpu", {"encoder": "encoder", "times_faster": "times faster"})
     assert shown.startswith("| encoder | times faster |\n| --- | ---: |\n| paper | 0.906 |")
     assert shown.endswith("by `python benchmarks/whole_step.py`.*")
-    with pytest.raises(KeyError, match=r"whole_step_gpu.json has no colour: there are encoder, batch"):
+    with pytest.raises(KeyError, match="colour"):
         measurements("whole_step_gpu", {"colour": "colour"})
 
 

@@ -95,7 +95,7 @@ def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch,
 def test_a_checkpoint_of_other_labels_is_refused_by_name(tmp_path):
     options = {"trainer": Trainer(checkpoint=tmp_path / "fit"), "max_iter": 3}
     quick(**options).fit(data().x, data().u)
-    with pytest.raises(ValueError, match=r"different fit: data \([0-9a-f]+ there, [0-9a-f]+ here\)"):
+    with pytest.raises(ValueError, match="different fit"):
         quick(**options).fit(data().x, data().u[::-1])
 
 
@@ -105,5 +105,5 @@ def test_a_fit_that_was_broken_off_is_not_fitted(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(data().x, data().u)
     for use in (estimator.transform, estimator.predict, estimator.predict_proba, estimator.score):
-        with pytest.raises(ValueError, match="This Classify instance is not fitted yet"):
+        with pytest.raises(ValueError, match="Classify"):
             use(data().x)

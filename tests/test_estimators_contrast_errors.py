@@ -5,6 +5,7 @@ import contrasting
 import numpy as np
 import pytest
 from contrasting import trained
+from raising import input_error
 from torch import nn
 
 from pindown import theory
@@ -89,22 +90,22 @@ def test_a_checkpoint_that_cannot_be_written_is_found_out_before_training(tmp_pa
 
 
 def test_a_simulation_with_fewer_observed_variables_than_components_is_refused():
-    with pytest.raises(ValueError, match="n_components=4 is more than n_features=3"):
+    with pytest.raises(ValueError, match="n_components=4"):
         quick(4).fit_process(Pairs.on_sphere(3, 10.0, random_state=0))
 
 
 def test_other_data_than_those_fitted_are_refused():
-    with pytest.raises(ValueError, match="X has 2 features, but Contrast is expecting 3 features as input"):
+    with pytest.raises(ValueError, match="expecting"):
         trained().transform(X[:, :2])
-    with pytest.raises(ValueError, match="of X has NaN"):
+    with input_error("X"):
         trained().transform(NAN)
-    with pytest.raises(ValueError, match=r"X has 10 .* but y has 9"):
+    with input_error("y"):
         trained().score(X, X[:9])
 
 
 def test_an_unfitted_estimator_says_so():
     for use in (quick().transform, quick().score):
-        with pytest.raises(ValueError, match="This Contrast instance is not fitted yet"):
+        with pytest.raises(ValueError, match="Contrast"):
             use(X)
 
 

@@ -55,7 +55,7 @@ def fitted_to_near_partners(**parameters):
 
 @pytest.mark.slow
 def test_a_temperature_that_nothing_holds_is_warned_of():
-    with pytest.warns(IdentifiabilityWarning, match=r"alpha=0\.7 the loss fell to -.*Take a larger batch_size.*=None"):
+    with pytest.warns(IdentifiabilityWarning, match=r"alpha=0\.7"):
         fitted_to_near_partners(loss=PairLoss(0.7))
 
 

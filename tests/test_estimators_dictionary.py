@@ -4,6 +4,7 @@ import torch
 from pindown_papers.penalties import HessianPenalty, LatentSparsity, OroJAR
 from pindown_papers.sets import support_f1
 from pindown_papers.simulations import well_separated
+from raising import input_error
 from torch import nn
 
 from pindown import Dictionary, networks, theory
@@ -297,12 +298,12 @@ def test_parameters_that_cannot_work_are_refused(parameters, error, message, dat
 def test_constant_columns_are_refused_by_number(data):
     x = data[0].x.clone()
     x[:, [1, 4]] = 3.0
-    with pytest.raises(ValueError, match=r"column\(s\) \[1, 4\] of X are constant"):
+    with input_error("X"):
         Dictionary(3, **QUICK).fit(x)
 
 
 def test_latents_of_another_size_are_refused(fitted):
-    with pytest.raises(ValueError, match="Z must have 3 columns"):
+    with pytest.raises(ValueError, match="columns"):
         fitted.inverse_transform(np.zeros((4, 2)))
 
 

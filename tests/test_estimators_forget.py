@@ -5,10 +5,11 @@ from functools import partial
 import numpy as np
 import pytest
 from forgetting import confounded, linear, moved, normal, small, told
+from raising import input_error
 from torch import nn
 
 from pindown import Forget, networks, theory
-from pindown.errors import IdentifiabilityWarning, InputError
+from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget.linear_erasure import covariance_differences
 from pindown.metrics import confounding
 from pindown.metrics.dependence import Grouping, mean_differences
@@ -91,7 +92,7 @@ def test_a_direction_that_hardly_varies_but_leaks_takes_no_other_away():
 
 def test_a_level_among_rare_ones_has_nothing_to_be_compared_with():
     X, _ = moved(n=300)
-    with pytest.raises(ValueError, match="all levels of y but one are too rare to compare"):
+    with pytest.raises(ValueError, match="compare"):
         linear(max_iter=2).fit(X, np.arange(300) == 0)
 
 
@@ -137,11 +138,11 @@ def test_the_inverse_refuses_unknown_values_and_shapes():
     X, e = moved()
     forget = linear(max_iter=5).fit(X, e)
     Z = forget.transform(X)
-    with pytest.raises(ValueError, match=r"not there in fit: 7\. Levels of fit: 0, 1, 2"):
+    with pytest.raises(ValueError, match="Levels"):
         forget.inverse_transform(Z[:1], [7])
-    with pytest.raises(ValueError, match="Z must have 3 columns"):
+    with pytest.raises(ValueError, match="columns"):
         forget.inverse_transform(Z[:, :2], e)
-    with pytest.raises(ValueError, match=r"y must have 1 column\(s\), as in fit, got 2"):
+    with pytest.raises(ValueError, match="column"):
         forget.inverse_transform(Z, np.stack([e, e], 1))
 
 
@@ -172,9 +173,9 @@ def test_quantities_are_forgotten_if_bins_are_requested():
     assert not told(forget.transform(X), dose).leaks
     rebuilt = forget.inverse_transform(forget.transform(X), dose)
     assert 1 - np.square(rebuilt - X)[:, 2].mean() / X[:, 2].var() > 0.9
-    with pytest.raises(ValueError, match=r"has fractions\. If it is a quantity, pass n_bins=8"):
+    with pytest.raises(ValueError, match="n_bins=8"):
         linear().fit(X, dose)
-    with pytest.raises(ValueError, match="n_bins=8 makes y a quantity, but it holds text such as 'a'"):
+    with pytest.raises(ValueError, match="n_bins=8"):
         linear(n_bins=8).fit(X[:6], list("aaabbb"))
 
 
@@ -196,35 +197,35 @@ def test_given_a_label_latents_keep_it_and_are_blind_within_its_values():
 
 
 def test_a_nuisance_with_one_value_is_refused():
-    with pytest.raises(ValueError, match=r"y has one level only, 1 \(1 class\), so there is nothing to remove"):
+    with pytest.raises(ValueError, match="nothing"):
         linear().fit(normal(20, 3), np.ones(20, dtype=int))
 
 
 def test_missing_values_are_refused():
     e = np.array([0.0, 1.0] * 10)
     e[3] = np.nan
-    with pytest.raises(ValueError, match="y is missing for"):
+    with input_error("y"):
         linear().fit(normal(20, 3), e)
-    with pytest.raises(ValueError, match="of X has NaN"):
+    with input_error("X"):
         linear().fit(np.where(normal(20, 3) > 0, np.nan, 1.0), np.arange(20) % 2)
-    with pytest.raises(InputError, match="given is missing"):
+    with input_error("given"):
         linear().fit(normal(20, 3), np.arange(20) % 2, given=e)
 
 
 def test_a_level_with_two_samples_is_left_out_with_a_warning():
     X, e = moved(n=300)
     e[:2] = 9
-    with pytest.warns(IdentifiabilityWarning, match="2 samples belong to levels of y"):
+    with pytest.warns(IdentifiabilityWarning, match="samples"):
         forget = linear(max_iter=10).fit(X, e)
     assert forget.n_components_ == 3
     assert np.isfinite(forget.transform(X)).all()
-    with pytest.raises(ValueError, match=r"no level of y has 3 samples\. With 10 levels in 20 samples, y names"):
+    with pytest.raises(ValueError, match="samples"):
         linear().fit(normal(20, 3), np.arange(20) // 2)
 
 
 def test_a_nuisance_identical_to_the_given_label_is_refused_unless_the_label_is_left_out():
     X, e = moved(n=300)
-    with pytest.raises(ValueError, match=r"y cannot be removed without given.* To remove both, leave given out"):
+    with pytest.raises(ValueError, match="removed"):
         linear().fit(X, e, given=np.array(list("abc"))[e])
     assert linear(max_iter=5).fit(X, e).n_components_ == 3
 
@@ -232,7 +233,7 @@ def test_a_nuisance_identical_to_the_given_label_is_refused_unless_the_label_is_
 def test_where_every_direction_leaks_one_latent_is_kept_with_a_warning():
     e = np.arange(600) % 4
     X = normal(600, 3) + 5 * np.eye(4)[e][:, :3]
-    with pytest.warns(IdentifiabilityWarning, match="every direction shows the nuisance: in 3 of 3 directions means"):
+    with pytest.warns(IdentifiabilityWarning, match="directions"):
         assert linear(max_iter=5).fit(X, e).n_components_ == 1
 
 
@@ -256,9 +257,9 @@ def test_parameters_out_of_range_are_refused(parameters, message):
 
 def test_given_must_be_a_label_for_each_row():
     X, e = moved()
-    with pytest.raises(ValueError, match="X has 600 rows but given has 2"):
+    with pytest.raises(ValueError, match="given"):
         linear().fit(X, e, given=[0, 1])
-    with pytest.raises(ValueError, match="given has fractions"):
+    with input_error("given"):
         linear().fit(X, e, given=normal(600))
 
 
@@ -270,7 +271,7 @@ def test_a_simulation_can_be_forgotten_with_fresh_samples():
     forget = linear(max_iter=200).fit_process(world)
     assert forget.n_components_ == 4
     assert forget.history_.probe.worst < 0.5  # by chance ⅓
-    with pytest.raises(ValueError, match=r"Clusters has none"):
+    with pytest.raises(ValueError, match="Clusters"):
         linear().fit_process(Clusters.on_sphere(3, 4, 5.0, random_state=0))
 
 

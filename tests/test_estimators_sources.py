@@ -11,6 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
+from raising import input_error
 from sklearn.exceptions import NotFittedError
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
@@ -188,7 +189,7 @@ def test_lots_of_rows_may_be_sources_themselves(world, tmp_path):
     lots = (world, mapped(world, tmp_path), DataLoader(dataset(world), batch_size=100))
     steps = [fitted.partial_fit(lot).n_iter_ for lot in lots]
     assert np.diff([0, *steps]).tolist() == [20_000 // 256, N // 256, N // 256]
-    with pytest.raises(ValueError, match=r"X has rows of shape \(4,\)"):
+    with pytest.raises(ValueError, match="shape"):
         fitted.partial_fit(ArraySource(np.zeros((300, 4)), y=np.zeros(300)))
 
 
@@ -308,9 +309,9 @@ def test_bad_rows_end_a_fit_in_a_sentence_and_leave_nothing_behind(name):
 def test_where_rows_must_lie_in_memory_what_gives_them_is_refused(X):
     est = from_arrays(CLUSTERS)
     for ask in (est.score, partial(audit, est)):
-        with pytest.raises(TypeError, match="X must be an array in memory"):
+        with pytest.raises(TypeError, match="memory"):
             ask(X, np.zeros(9))
-    with pytest.raises(TypeError, match="plan: X must be an array in memory"):
+    with pytest.raises(TypeError, match="memory"):
         plan(X)
 
 
@@ -320,17 +321,17 @@ def test_data_are_encoded_as_their_rows_are(tmp_path):
     broken = np.where(np.arange(50)[:, None] == 31, np.nan, x)
     np.save(tmp_path / "x.npy", broken)
     for X in (broken, np.load(tmp_path / "x.npy", mmap_mode="r"), tmp_path / "x.npy"):
-        with pytest.raises(ValueError, match="Sample 31 of X has NaN"):
+        with input_error("X"):
             est.transform(X)
 
 
 def test_what_is_no_source_is_refused_by_a_fit():
-    with pytest.raises(TypeError, match="X must be an array, a tensor, a torch Dataset or DataLoader"):
+    with pytest.raises(TypeError, match="DataLoader"):
         estimator(PAIRS).fit(3.5)
 
 
 def test_side_variables_next_to_a_stream_are_refused():
-    with pytest.raises(ValueError, match="Let the source give both"):
+    with pytest.raises(ValueError, match="source"):
         estimator(CLUSTERS).fit(DataLoader(sample(CLUSTERS).x, batch_size=100), side(CLUSTERS))
 
 
@@ -340,5 +341,5 @@ def test_rows_of_another_shape_cannot_be_encoded():
 
 
 def test_a_simulation_has_no_end_so_it_cannot_be_encoded():
-    with pytest.raises(ValueError, match="simulation has no end"):
+    with pytest.raises(ValueError, match="simulation"):
         from_arrays(PAIRS).transform(PAIRS)

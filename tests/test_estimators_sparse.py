@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from raising import input_error
 from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 from torch.utils.data import DataLoader, TensorDataset
@@ -258,15 +259,15 @@ def test_bad_input_raises(options, samples, error, message):
 
 def test_constant_features_warn_and_atoms_are_zero_there():
     samples = np.column_stack([X, np.full(len(X), 7.0)])
-    with pytest.warns(pindown.IdentifiabilityWarning, match=r"feature\(s\) 16 of X are constant, so that all atoms"):
+    with pytest.warns(pindown.IdentifiabilityWarning, match="constant"):
         sparse = Sparse(32, **QUICK | {"max_iter": 400, "trainer": Trainer(validation_fraction=0)}).fit(samples)
     assert np.abs(sparse.components_[:, 16]).mean() < 0.1
 
 
 def test_activations_of_another_width_and_agreement_of_one_seed_raise(fitted):
-    with pytest.raises(ValueError, match="Z has 5 features, but n_components=32"):
+    with input_error("Z"):
         fitted.inverse_transform(np.ones((2, 5)))
-    with pytest.raises(ValueError, match="Fit with n_seeds=2 or more"):
+    with input_error("n_seeds"):
         Sparse(32, **QUICK).fit(X).agreement()
 
 

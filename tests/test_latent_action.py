@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from pindown_papers.simulations import Arm, Bodies
+from raising import input_error
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch import nn
@@ -206,7 +207,7 @@ def test_a_removal_that_is_required_gives_the_reason():
     dynamics = InverseDynamics(3, max_iter=2, verbose=False)
     act = LatentAction(2, dynamics=dynamics, forget=Forget(max_iter=2, verbose=False), random_state=0)
     assert "2 of 3 latents" in act.fit(before, after, body).removal_.reason
-    with pytest.raises(InputError, match="n_components=4 must be at most 3"):
+    with input_error("n_components"):
         act.set_params(n_components=4).fit(before, after, body)
 
 
@@ -337,18 +338,18 @@ def test_parameters_that_cannot_work_are_refused(changes, error, message):
 
 def test_transitions_that_cannot_be_used_are_refused():
     x, x_next, _ = tiny()
-    with pytest.raises(ValueError, match=r"X_next must have shape \(60, 6\)"):
+    with input_error("X_next"):
         brief().fit(x, x_next[1:])
     with pytest.raises(ValueError, match="NaN"):
         brief().fit(x * np.nan, x_next)
-    with pytest.raises(ValueError, match="X_next contains NaN"):
+    with pytest.raises(ValueError, match="X_next"):
         brief().fit(x, x_next * np.nan)
-    with pytest.raises(ValueError, match="X_next equals X_t"):
+    with input_error("X_next"):
         brief().fit(x, x)
     fitted = brief().fit(x, x_next)
     with pytest.raises(ValueError, match="5 features"):
         fitted.transform(x[:, 1:], x_next[:, 1:])
-    with pytest.raises(ValueError, match=r"actions must have shape \(60, 2\)"):
+    with input_error("actions"):
         fitted.predict_next(x, np.zeros((60, 3)))
 
 
@@ -385,7 +386,7 @@ def test_one_body_is_refused():
     x, x_next, _ = tiny()
     alone, unsaid = (brief().fit(x, x_next, body).transform(x, x_next) for body in (np.zeros(60), None))
     assert np.array_equal(alone, unsaid)
-    with pytest.raises(ValueError, match="one body only, arm"):
+    with input_error("body"):
         LatentAction(1, dynamics=brief(encoder=never)).fit(x, x_next, ["arm"] * 60)
 
 
@@ -421,7 +422,7 @@ def test_what_is_not_fitted_or_not_known_is_refused():
     for unfitted in (InverseDynamics(), LatentAction()):
         with pytest.raises(NotFittedError):
             unfitted.transform(x, x_next)
-    with pytest.raises(TypeError, match="dynamics must be InverseDynamics"):
+    with pytest.raises(TypeError, match="InverseDynamics"):
         LatentAction(dynamics=Forget()).fit(x, x_next, body)
     act = LatentAction(
         1,
@@ -430,16 +431,16 @@ def test_what_is_not_fitted_or_not_known_is_refused():
         random_state=0,
     )
     act.fit(x, x_next, body)
-    with pytest.raises(ValueError, match="did not occur in `fit`: 7"):
+    with input_error("body"):
         act.predict_next(x[:1], np.zeros((1, 1)), [7])
-    with pytest.raises(ValueError, match="body is missing"):
+    with input_error("body"):
         act.predict_next(x[:1], np.zeros((1, 1)))
     assert np.array_equal(act.transform(x, x_next, body), act.transform(x, x_next))
-    with pytest.raises(ValueError, match="It knows 0, 1"):
+    with input_error("body"):
         act.transform(x, x_next, np.where(np.arange(len(x)) < 20, 7, body))
-    with pytest.raises(ValueError, match="got a mapping"):
+    with input_error("X_t"):
         act.transform({0: x}, {0: x_next})
-    with pytest.raises(ValueError, match="a fit to mappings"):
+    with input_error("body"):
         act.adopt(7, x, x_next, samples=[0], latents=[[0.0]])
 
 
@@ -450,5 +451,5 @@ def test_whole_episodes_are_held_out():
     )
     assert (alone.held_out_.n_samples, together.held_out_.n_samples) == (80, 80)
     assert not np.array_equal(alone.transform(x, x_next), together.transform(x, x_next))
-    with pytest.raises(InputError, match=r"groups must have shape \(400,\)"):
+    with input_error("groups"):
         brief().fit(x, x_next, groups=[0, 1, 2])

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from raising import input_error
 from torch import nn
 
 from pindown import Contrast, _random, networks
@@ -108,7 +109,7 @@ def test_an_error_in_a_function_is_the_cause():
     def make(n_in, n_out):
         raise KeyError("no such model")
 
-    with pytest.raises(InputError, match="no such model") as error:
+    with input_error("encoder") as error:
         built("Contrast", "encoder", make, 5, 2)
     assert isinstance(error.value.__cause__, KeyError)
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from raising import input_error
 
 from pindown.data import ArraySource
 from pindown.errors import InputError
@@ -120,5 +121,5 @@ def test_wide_samples_that_are_all_the_same_are_an_error():
 def test_a_wide_sample_that_is_not_finite_is_named():
     x = noise(40, D)
     x[17, 3] = float("nan")
-    with pytest.raises(ValueError, match="Sample 17 of x has NaN"):
+    with input_error("x"):
         whiten(ArraySource(x))

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from own_method.regress import Regress
+from raising import input_error
 from safetensors import safe_open
 from safetensors.torch import save_file
 from saved import FITS, NEXT, WORDS, X, bent, edited, fitted, quick, small
@@ -210,14 +211,14 @@ def test_a_method_that_is_registered_is_imported_once_it_is_named(tmp_path, thei
     assert "`trust=['mine']`" in refused(path, "trust")
     assert "their_networks" not in sys.modules
     np.testing.assert_array_equal(pindown.load(path, trust=["mine"]).transform(X), estimator.transform(X))
-    with pytest.raises(InputError, match="no registered method 'theirs'"):
+    with input_error("trust"):
         pindown.load(path, trust=["theirs"])
 
 
 def test_trust_is_a_list_of_what_can_be_handed_over(path):
-    with pytest.raises(TypeError, match="must be a list"):
+    with pytest.raises(TypeError, match="list"):
         pindown.load(path, trust="own_method")
-    with pytest.raises(TypeError, match="must hold classes, functions, networks"):
+    with pytest.raises(TypeError, match="functions"):
         pindown.load(path, trust=[3])
 
 
@@ -243,7 +244,7 @@ def test_a_lambda_is_left_out_with_a_warning_if_the_network_is_known(tmp_path, p
 
 def test_a_lambda_that_made_what_is_not_known_is_refused_before_anything_is_written(tmp_path, theirs):
     estimator = contrast(lambda n_in, n_out: theirs.Turning(n_in, n_out, 5))
-    with pytest.raises(ValueError, match=r"encoder_.body is .*<lambda>.*top level of a module"):
+    with pytest.raises(ValueError, match=r"encoder_\.body"):
         saved(estimator, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
@@ -253,13 +254,13 @@ def test_a_network_with_hooks_is_left_out_of_the_parameters_with_a_warning(tmp_p
     hooked = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 2))
     hooked[1].register_forward_hook(lambda module, args, output: output)
     estimator.set_params(encoder=hooked)
-    with pytest.warns(UserWarning, match=r"`encoder` \(a Sequential\)"):
+    with pytest.warns(UserWarning, match="Sequential"):
         path = saved(estimator, tmp_path)
     with safe_open(path, framework="pt") as file:
         assert not [name for name in file.keys() if name.startswith("encoder.")]  # noqa: SIM118 (no dict)
     np.testing.assert_array_equal(pindown.load(path).transform(X), estimator.transform(X))
     estimator.encoder_.register_forward_hook(lambda module, args, output: 2 * output)
-    with pytest.raises(ValueError, match="encoder_ has hooks"):
+    with pytest.raises(ValueError, match="encoder_"):
         saved(estimator, tmp_path)
 
 
@@ -282,7 +283,7 @@ def test_what_was_learned_must_be_held_by_a_file(tmp_path):
             return decoder(z), decoder(z).square().mean()
 
     estimator = Dictionary(2, penalty=Shy(), encoder=bent, decoder=bent, n_restarts=1, **quick).fit(X)
-    with pytest.raises(ValueError, match=r"Dictionary cannot be saved: .*penalty is a Shy"):
+    with pytest.raises(ValueError, match="Dictionary"):
         saved(estimator, tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -620,7 +621,7 @@ def test_files_of_other_programs_are_recognised(tmp_path):
 
 
 def test_a_folder_and_a_file_that_is_not_there_are_named(tmp_path):
-    with pytest.raises(IsADirectoryError, match="is a folder"):
+    with pytest.raises(IsADirectoryError, match="folder"):
         pindown.load(tmp_path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         pindown.load(tmp_path / "nowhere")
@@ -631,7 +632,7 @@ def test_a_folder_and_a_file_that_is_not_there_are_named(tmp_path):
 
 def test_an_unwritable_place_is_named_and_nothing_is_left(tmp_path):
     estimator = fitted(NAME)
-    with pytest.raises(IsADirectoryError, match=r"Give a file in it, such as .*estimator.pindown"):
+    with pytest.raises(IsADirectoryError, match=r"estimator\.pindown"):
         estimator.save(tmp_path)
     (tmp_path / "plain").write_text("no folder")
     for place in ("nowhere", "plain"):

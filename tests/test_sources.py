@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from pindown_papers.simulations import Bodies, Confounded, Instances, ShapeNuisance
+from raising import input_error
 from sourcing import CASES, Case, labels, rows
 
 from pindown.data import (
@@ -150,10 +151,10 @@ def test_moments_of_channels_take_all_places_together():
 def test_moments_say_which_row_has_no_number():
     x = rows((3, 4, 4))
     x[71, 1, 2, 3] = np.nan
-    with pytest.raises(ValueError, match="Sample 71 of x"):
+    with input_error("x"):
         moments(ArraySource(x))
     x[71, 1, 2, 3] = np.inf
-    with pytest.raises(ValueError, match="Sample 71 of x"):
+    with input_error("x"):
         moments(ArraySource(torch.tensor(x)))
 
 
@@ -200,7 +201,7 @@ def test_arrays_without_good_samples_raise(x, sides, argument):
 
 @pytest.mark.parametrize("X", [3, "text", {"x": 1}, None, lambda: 0])
 def test_what_is_no_source_is_refused(X):
-    with pytest.raises((TypeError, ValueError, FileNotFoundError), match=r"X|there is no file"):
+    with pytest.raises((TypeError, ValueError, FileNotFoundError), match="file"):
         as_source(X)
 
 

@@ -187,7 +187,7 @@ def test_an_error_of_the_dataset_s_own_is_not_hidden():
         def __getitem__(self, i):
             raise RuntimeError("the disk is gone")
 
-    with pytest.raises(RuntimeError, match="the disk is gone"):
+    with pytest.raises(RuntimeError, match="disk"):
         LoaderSource(DataLoader(Broken(), batch_size=2))
 
 

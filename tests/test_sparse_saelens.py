@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from raising import input_error
 from safetensors.torch import load_file, save_file
 
 from pindown import Sparse
@@ -91,15 +92,15 @@ def test_what_cannot_be_read_is_named(change, message, tmp_path):
 
 
 def test_files_that_are_missing_or_damaged_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"has no cfg.json"):
+    with pytest.raises(FileNotFoundError, match=r"cfg\.json"):
         Sparse.from_saelens(tmp_path)
     fitted(TopK(2)).to_saelens(tmp_path)
     weights = load_file(tmp_path / "sae_weights.safetensors")
     save_file(
         {**weights, "W_enc": weights["W_enc"].T.contiguous()[:, :5].contiguous()}, tmp_path / "sae_weights.safetensors"
     )
-    with pytest.raises(ValueError, match="shapes of W_enc and W_dec do not match"):
+    with input_error("folder"):
         Sparse.from_saelens(tmp_path)
     (tmp_path / "sae_weights.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="cannot be read"):
+    with input_error("folder"):
         Sparse.from_saelens(tmp_path)

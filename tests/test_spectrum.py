@@ -293,5 +293,5 @@ def test_training_uses_the_directions_of_wide_data_and_finds_the_same_latents(ma
 def test_samples_of_another_width_raise_although_preprocessing_would_accept_them():
     X, e = table(120, 500), np.arange(120) % 3
     est = Classify(2, max_iter=2, verbose=False, random_state=0).fit(X, e)
-    with pytest.raises(ValueError, match="X has 4 features, but Classify is expecting 500"):
+    with pytest.raises(ValueError, match="expecting"):
         est.transform(X[:, :4])

@@ -181,7 +181,7 @@ def test_images_of_one_colour_are_refused(kind):
 def test_a_collapsed_latent_is_named_and_its_generator_is_not_rotated():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 1)) @ np.ones((1, 4)) + 0.3 * rng.normal(size=(300, 4))  # one latent, and noise
-    with pytest.warns(IdentifiabilityWarning, match=r"BetaVAE: latent\(s\) \[.*\] have collapsed"):
+    with pytest.warns(IdentifiabilityWarning, match="collapsed"):
         est = BetaVAE(2, beta=8, **QUICK | {"max_iter": 150}).fit(x)
     idle = int(est.transform(x).std(0).argmin())
     decoder = torch.nn.Linear(2, 4)
@@ -202,7 +202,7 @@ def test_what_cannot_be_learned_from_is_refused(plain):
         BetaVAE(2, **QUICK).fit(np.ones((50, 3)))
     assert error.value.argument == "X"
     for penalty in (0.1, DependencySparsity):  # a number, a class
-        with pytest.raises(TypeError, match="penalty must be a value"):
+        with pytest.raises(TypeError, match="penalty"):
             BetaVAE(2, penalty=penalty, **QUICK).fit(np.random.default_rng(0).normal(size=(50, 3)))
-    with pytest.raises(ValueError, match="Z must have 3 columns"):
+    with pytest.raises(ValueError, match="columns"):
         plain.inverse_transform(np.zeros((4, 2)))

@@ -109,7 +109,7 @@ def test_a_network_that_cannot_be_inverted_raises():
 
 
 def test_more_latents_than_directions_are_refused():
-    with pytest.raises(ValueError, match="n_components=4, but a flow of these rows has 3 codes"):
+    with pytest.raises(ValueError, match="n_components=4"):
         Flow(4, **QUICK).fit(np.random.default_rng(0).normal(size=(80, 3)))
 
 

@@ -309,10 +309,10 @@ def test_higher_scores_are_drawn_higher_and_seeds_are_averaged():
 
 
 def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(ValueError, match="reizinger2024/table2 is a table, not a figure"):
+    with pytest.raises(ValueError, match="figure"):
         pindown_papers.draw(TABLE_2, TINY, [])
     other = replace(TINY, width=8)
-    with pytest.raises(ValueError, match=r"no record is a run of .*figure5b with profile tiny: run reproduce"):
+    with pytest.raises(ValueError, match="reproduce"):
         pindown_papers.draw(FIGURE_5B, other, [record(1, **{"unit z": 0.8})])
 
 

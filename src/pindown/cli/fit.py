@@ -229,7 +229,7 @@ def _fit(place: Place, request: FitRequest, run: Run, training: TrainingOptions,
         found = {**scores(estimator, data), "warnings": recorded}
         if is_first_process():
             columns = formulas_checked(encoded.columns, quote=output.quote_formulas)
-            finish(place, run, estimator, replace(encoded, columns=columns), found)
+            finish(place, run, request.source, estimator, replace(encoded, columns=columns), found)
     return found
 
 

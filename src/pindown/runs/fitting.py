@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from pindown._files import write_json
+from pindown._files import atomic_path, write_json
 from pindown._names import counted, listed, nearest
 from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.refits import can_split
@@ -27,7 +30,7 @@ from pindown.methods.base import BaseEncoder
 from pindown.methods.inputs import Prepared
 from pindown.methods.planning import Plan, plan_for
 from pindown.methods.registry import find
-from pindown.runs.folder import ESTIMATOR, LATENTS, SCORES, SPARSE_LATENTS, Place, Run
+from pindown.runs.folder import ANNOTATED, ESTIMATOR, LATENTS, SCORES, SPARSE_LATENTS, Place, Run
 from pindown.runs.inputs import Activations, Images, Source, fingerprint, in_memory, read
 from pindown.runs.recipe import Recipe
 from pindown.training.divergence import TrainingDivergedError
@@ -206,15 +209,40 @@ def encode(estimator: BaseEncoder, data: Data, n_folds: int) -> Encoded:
     return Encoded(estimator.spec.latents(estimator, data), {**columns, "seen": seen}, notes)
 
 
-def finish(place: Place, run: Run, estimator: BaseEncoder, encoded: Encoded, scores: Mapping[str, Any]) -> None:
+def finish(
+    place: Place, run: Run, source: Source, estimator: BaseEncoder, encoded: Encoded, scores: Mapping[str, Any]
+) -> None:
     """Write the parts of a run, and move its folder into place."""
     estimator.save(run.path / ESTIMATOR)
     names = [str(name) for name in estimator.get_feature_names_out()]
     latents = SPARSE_LATENTS if issparse(encoded.latents) else LATENTS
     write_latents(run.path / latents, encoded.latents, names, dict(encoded.columns))
+    if isinstance(source, TableFile) and source.path.suffix.lower() == ".h5ad":
+        _write_annotated(run, source, encoded, scores)
     write_json(run.path / SCORES, scores)
     run.log("fitted")
     place.finish()
+
+
+def _write_annotated(run: Run, source: TableFile, encoded: Encoded, scores: Mapping[str, Any]) -> None:
+    """Copy an h5ad file, with the latents in ``obsm`` and what they are in ``uns``; samples left out are NaN."""
+    names = np.asarray(source.sample_names())
+    fitted = np.isin(names, encoded.columns["id"])
+    latents = np.full((len(names), encoded.latents.shape[1]), np.nan)
+    latents[fitted] = encoded.latents
+    about = {"estimator": run.recipe.estimator, "columns": run.record["asked"]["columns"], "scores": scores}
+    with atomic_path(run.path / ANNOTATED) as temporary:
+        shutil.copyfile(source.path, temporary)
+        with import_module("h5py").File(temporary, "a") as file:
+            for group, name, values, kind in (
+                ("obsm", "X_pindown", latents, "array"),
+                ("uns", "pindown", json.dumps(about), "string"),
+            ):
+                place = file.require_group(group)
+                place.attrs.update({"encoding-type": "dict", "encoding-version": "0.1.0"})
+                place.pop(name, None)
+                written = place.create_dataset(name, data=values)
+                written.attrs.update({"encoding-type": kind, "encoding-version": "0.2.0"})
 
 
 # ---- new samples ----------------------------------------------------------------------------------------------------

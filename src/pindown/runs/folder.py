@@ -6,6 +6,7 @@
       run.json              data file and its checksum, columns, estimator, parameters, versions, checksums of the parts
       estimator.pindown     the fitted estimator, as `pindown.load` reads it
       latents.csv           the latents of the samples of the fit; latents.npz if they are a sparse matrix
+      latents.h5ad          of an .h5ad file: a copy with the latents in obsm["X_pindown"]
       scores.json           how it went
       log.txt               what happened when
       audit.html, .json     after `pindown audit`
@@ -40,7 +41,7 @@ from pindown.saving import load, versions
 
 FORMAT = 3
 RECORD, ESTIMATOR, SCORES, LOG = "run.json", "estimator.pindown", "scores.json", "log.txt"
-LATENTS, SPARSE_LATENTS = "latents.csv", "latents.npz"
+LATENTS, SPARSE_LATENTS, ANNOTATED = "latents.csv", "latents.npz", "latents.h5ad"
 
 _FIELDS = dict.fromkeys(("data", "columns", "recipe", "asked", "versions", "parts"), dict) | {
     "command": str,
