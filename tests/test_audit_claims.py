@@ -12,7 +12,7 @@ from pindown.auditing.checks import conditions
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.claims import leading_part, predictions_part
-from pindown.auditing.evidence import AuditScore, Control, Evidence
+from pindown.auditing.evidence import AuditScore, Control, Evidence, Objection
 from pindown.auditing.result import Audit
 from pindown.auditing.spec import Part
 from pindown.data.data import Data
@@ -87,7 +87,7 @@ def test_there_is_no_reason_not_to_claim_if_all_is_well():
     [
         ({"verdicts": [verdict(theory.VMF_CLUSTERS, "fails")]}, "vMF clusters fails: so it is"),
         ({"evidence": Evidence((), (Control("shuffled", "", "", passed=False),))}, "a control failed: shuffled"),
-        ({"evidence": Evidence((), (), ("it learned nothing",))}, "it learned nothing"),
+        ({"evidence": Evidence((), (), (Objection("it learned nothing", ""),))}, "it learned nothing"),
         ({"agreement": [dataclasses.replace(GOOD, values=(0.99, 0.5))]}, "your fit and refits disagree: R² 0.500"),
         ({"agreement": [dataclasses.replace(GOOD, values=(np.nan,))]}, "your fit and refits disagree: R² nan"),
         ({"blocks": identified_blocks(np.ones((4, 3)))}, "no latent is identified: one block holds all 3"),

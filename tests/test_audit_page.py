@@ -12,13 +12,13 @@ from test_page import ATTACK, Reader, browsed
 
 from pindown import theory
 from pindown.auditing.agreement import Agreement, SharedBlock
-from pindown.auditing.audit_page import Names, Pictures, _colourings, render
+from pindown.auditing.audit_page import Pictures, _colourings, render
 from pindown.auditing.checks.noise import Band
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.evidence import AuditScore, Control, Evidence
+from pindown.auditing.evidence import AuditScore, Control, Evidence, Objection
 from pindown.auditing.page import along_each
 from pindown.auditing.refits import Samples
-from pindown.auditing.result import Audit
+from pindown.auditing.result import Audit, Names
 from pindown.data.data import Data
 from pindown.methods.dictionary.disentangle import save_rotated
 from pindown.methods.held_out import HeldOut
@@ -44,11 +44,12 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         matching=np.abs(rng.uniform(size=(min(d, 24), min(d, 24)))),
         support=np.eye(d, dtype=int) if support else None,
         n_samples=n_held_out,
+        maps=(codes[:, :2] / 4, codes[:, :2] / 4),
     )
     evidence = Evidence(
         (AuditScore(text, 0.8, 0.1, 0.001), AuditScore(text, 1.9, 0.0, unit="nats"), AuditScore(text, 0.1, 0.2)),
         (Control(text, text, text, passed=True), Control(text, text, text, passed=False)),
-        (text,),
+        (Objection(text, text),),
         leakage(codes[:100, :3], np.arange(100) % 2, effort=Effort(n_seeds=1, n_permutations=19), random_state=0),
         block=SharedBlock(2, d, 0.9, 0.2, 0.1),
     )
@@ -97,7 +98,7 @@ def test_text_that_looks_like_markup_stays_text():
 
 
 def test_every_verdict_has_a_row_and_failures_come_first(page):
-    table = page.split("Assumptions</h2>")[1].split("</table>")[0]
+    table = page.split("Assumptions</summary>")[1].split("</table>")[0]
     assert re.findall(r'<tr class="(\w+)">', table) == ["fails", "undecided", "holds", "beside"]
     assert "–</td>" in table.split("<tr")[3]  # what could not be measured is not a number
 
@@ -110,7 +111,7 @@ def test_the_page_says_first_whether_a_claim_is_supported_and_of_which_file(page
     )
     assert "<h1>A claim is supported</h1>" in render(claiming)
     assert f"<blockquote><p>{claiming.claim}</p></blockquote>" in html.unescape(render(claiming))
-    named = render(claiming, Names("cells.csv", {"signal": ("tissue",), "truth": ("age",)}))
+    named = render(dataclasses.replace(claiming, names=Names("cells.csv", {"signal": ("tissue",), "truth": ("age",)})))
     assert "<h1>cells.csv: a claim is supported</h1>" in named
     assert "signal: tissue · truth: age" in named
     colourings = [each["name"] for each in drawn(named)["latents"]["colourings"]]
@@ -163,7 +164,7 @@ def test_columns_keep_their_names_and_positives_are_no_column():
 
 
 def test_probes_have_a_ruler_each_next_to_chance_with_their_intervals(page):
-    part = page.split("Can the nuisance be predicted")[1].split("</section>")[0]
+    part = page.split("Can the nuisance be predicted")[1].split("</details>")[0]
     assert re.findall('class="name">([^<]*)', part) == list(an_audit().leakage.by_probe)
     assert part.count('class="way"') == part.count('class="chance"') == len(an_audit().leakage.by_probe)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -25,6 +26,7 @@ CONSTANT = 1e-9  # spread of a latent, relative to its size, below which it is c
 N_ROTATIONS = 5  # random rotations whose agreement is averaged for a level of chance
 HALVES = "fits to two halves of the samples"  # name of the comparison between fits that share no samples
 AGREED, AGREED_BY_HALVES = 0.9, 0.8  # least agreement of fits to the same samples, and to half as many
+SAME_DIRECTION = 0.95  # correlation from which on two sets of latents share a direction
 MOST_SHOWN = 24  # latents in a picture of a matching
 
 
@@ -88,29 +90,23 @@ def measure_for(
     if not free.allows:
         return Measure("R²", _plain_r2, lambda latents: 0.0, of_latents=False)
     if free.within(theory.SCALED_PERMUTATION):
-        return Measure("MCC", metrics.mcc, lambda latents: _chance_mcc(latents, "pearson"))
+        return Measure("MCC", metrics.mcc, _chance_mcc)
     if free.within(theory.ORTHOGONAL):
-        return Measure(
-            "R² after a rotation",
-            lambda a, b: metrics.procrustes(a, b).r2,
-            lambda latents: metrics.chance_procrustes(*latents.shape),
-        )
+        rotated = "R² after a rotation"
+        return Measure(rotated, lambda a, b: metrics.procrustes(a, b).r2, lambda z: metrics.chance_procrustes(*z.shape))
     if free.within(theory.AFFINE):
         linear = "R² after a linear map"
-        return Measure(linear, metrics.linear_r2, lambda latents: metrics.chance_linear_r2(*latents.shape))
+        return Measure(linear, metrics.linear_r2, lambda z: metrics.chance_linear_r2(*z.shape))
     smooth = "R² after a smooth map"
     if Freedom.PER_LEVEL in free.allows and levels is not None:
         return Measure(f"{smooth} per level", lambda a, b: _by_level(a, b, levels), lambda latents: 0.0)
     if free == theory.BLOCKWISE and blocks is not None:
-        compare, chance = (lambda a, b: _by_block(a, b, blocks)), (lambda latents: _rotated(latents, blocks))
-        return Measure(f"{smooth} per block", compare, chance, in_order=True)
+        by_block = partial(_by_block, blocks=blocks)
+        return Measure(f"{smooth} per block", by_block, partial(_rotated, blocks=blocks), in_order=True)
     if free.within(theory.ELEMENTWISE):
-        return Measure(
-            "MCC of ranks",
-            lambda a, b: metrics.mcc(a, b, method="spearman"),
-            lambda latents: _chance_mcc(latents, "spearman"),
-        )
-    return Measure(smooth, lambda a, b: _by_level(a, b, np.zeros(len(a), dtype=np.int64)), lambda latents: 0.0)
+        by_rank = partial(metrics.mcc, method="spearman")
+        return Measure("MCC of ranks", by_rank, partial(_chance_mcc, method="spearman"))
+    return Measure(smooth, _by_level, lambda latents: 0.0)
 
 
 def _plain_r2(first: Matrix, second: Matrix) -> float:
@@ -118,14 +114,15 @@ def _plain_r2(first: Matrix, second: Matrix) -> float:
     return 1 - float(((first - second) ** 2).sum()) / spread
 
 
-def _chance_mcc(latents: Matrix, method: Literal["pearson", "spearman"]) -> float:
+def _chance_mcc(latents: Matrix, method: Literal["pearson", "spearman"] = "pearson") -> float:
     """Return the MCC of a random rotation; of a single latent, which has none, that of unrelated samples."""
     n, d = latents.shape
     return math.sqrt(2 / (math.pi * max(n // 2, 1))) if d == 1 else metrics.chance_mcc(d, method=method)
 
 
-def _by_level(first: Matrix, second: Matrix, levels: NDArray[np.generic]) -> float:
-    """Return the mean R² over levels with enough samples, weighted by their number."""
+def _by_level(first: Matrix, second: Matrix, levels: NDArray[np.generic] | None = None) -> float:
+    """Return the mean R² over levels with enough samples, weighted by their number; by default there is one level."""
+    levels = np.zeros(len(first), dtype=np.int64) if levels is None else levels
     found, number, counts = np.unique(levels, return_inverse=True, return_counts=True)
     usable = counts >= MIN_SAMPLES_PER_LEVEL
     rows = usable[number.reshape(-1)]
@@ -135,12 +132,9 @@ def _by_level(first: Matrix, second: Matrix, levels: NDArray[np.generic]) -> flo
 
 def _by_block(first: Matrix, second: Matrix, blocks: Sequence[Block]) -> float:
     """Return the mean over latents of the R² between their block in both fits."""
-    one_level = np.zeros(len(first), dtype=np.int64)
-    scores = []
-    for block in blocks:
-        members = sorted(block.latents)
-        scores += [_by_level(first[:, members], second[:, members], one_level)] * len(members)
-    return float(np.mean(scores))
+    members = [sorted(block.latents) for block in blocks]
+    scores = [_by_level(first[:, some], second[:, some]) for some in members]
+    return float(np.average(scores, weights=[*map(len, members)]))
 
 
 def _rotated(latents: Matrix, blocks: Sequence[Block]) -> float:
@@ -203,6 +197,18 @@ def agreements(measure: Measure, compared: LatentSets) -> tuple[Agreement, ...]:
 
 
 # ---- directions that two sets of latents share ----------------------------------------------------------------------
+
+
+def n_shared_directions(first: Matrix, second: Matrix) -> int:
+    """Count the directions that two sets of latents have in common, found in half of the samples.
+
+    Examples
+    --------
+    >>> a, b, c = np.random.default_rng(0).normal(size=(3, 500, 2))
+    >>> n_shared_directions(np.hstack([a, b]), np.hstack([c, a]))
+    2
+    """
+    return int((_shared_correlations(*_along_canonical(first, second)) >= SAME_DIRECTION).sum())
 
 
 def _shared_correlations(a: Matrix, b: Matrix) -> Matrix:

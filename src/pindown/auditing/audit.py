@@ -124,6 +124,7 @@ def _audited(
         waived=tuple(spec.waived(est, held_out.data)),
         blocks=getattr(est, "blocks_", ()),
         within="" if held_out.data.given is None else "the given label",
+        n_latents=latents.shape[1],
         feature_noise=noise,
         held_out=getattr(est, "held_out_", None),
         recovery=spec.comparison.recovery(other, held_out),

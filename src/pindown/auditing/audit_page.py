@@ -1,20 +1,22 @@
-"""The page of an audit: its numbers as rulers and table rows, and its figures. The texts are in the template."""
+"""The page of an audit: its answers, numbers as rulers and table rows, and figures. The texts are in the template."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+from sklearn.decomposition import PCA
 
 from pindown._names import listed
-from pindown.auditing.agreement import MOST_SHOWN, Agreement, matching
+from pindown.auditing.agreement import MOST_SHOWN, matching
+from pindown.auditing.checks.arrays import signal_coordinates
 from pindown.auditing.checks.nuisances import leakage_sentence
-from pindown.auditing.evidence import AuditScore
 from pindown.auditing.page import (
     Drawing,
     along_each,
@@ -24,6 +26,7 @@ from pindown.auditing.page import (
     latent_cloud,
     matrix,
     picture,
+    rounded,
     shown,
     sliders,
 )
@@ -32,57 +35,36 @@ from pindown.metrics.arrays import Matrix
 from pindown.simulate.images import contact_sheet, nearest_traversals, swaps
 
 if TYPE_CHECKING:
-    from pindown.auditing.checks.noise import Band
-    from pindown.auditing.result import Audit
-    from pindown.metrics import Leakage
+    from pindown.auditing.evidence import AuditScore
+    from pindown.auditing.result import Audit, Names
 
 
-@dataclass(frozen=True)
-class Names:
-    """What a user calls the data: the file, and the columns of each role."""
-
-    file: str = ""
-    roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def heading(self, text: str) -> str:
-        """Return a sentence about the file, or about nothing in particular."""
-        return f"{self.file}: {text}" if self.file else text[0].upper() + text[1:]
-
-    def of(self, column: str) -> str:
-        """Return the user's name of a column of the figures, such as ``"truth, column 1"``."""
-        role, _, which = column.partition(", ")
-        if role == "X" and self.roles:
-            return which
-        sides = ("signal", "nuisance", "pairs") if role == "y" else (role,)
-        own = next((self.roles[side] for side in sides if self.roles.get(side)), ())
-        number = int(which.removeprefix("column ")) if which.startswith("column ") else 0
-        return own[number] if number < len(own) and not {*own[number]} & {*"*?["} else column
-
-
-def render(audit: Audit, names: Names = Names()) -> str:  # noqa: B008 (a frozen value)
+def render(audit: Audit) -> str:
     """Return an audit as a self-contained page, in the names of the user's file where they are given."""
-    pictures = audit.pictures
+    pictures, names = audit.pictures, audit.names
     assert pictures is not None
     roles = [f"{role}: {listed(own, most=4)}" for role, own in names.roles.items() if own]
     needs = audit.needed
     ordered = sorted(audit.verdicts, key=lambda v: (v not in needs, ("fails", "undecided", "holds").index(v.outcome)))
+    colourings = [colouring(names.of(name), values) for name, values in pictures.colourings.items()]
     return fill(
         "audit.html.j2",
         audit=audit,
         title=names.heading("a claim is supported" if audit.claims else "no claim is supported"),
         kicker=" · ".join(["pindown audit", audit.estimator, f"{audit.n_samples:,} samples", *roles]),
-        scores=[score_ruler(score) for score in audit.scores],
-        agreement=[_agreement_ruler(found) for found in audit.agreement],
-        recovery=[score_ruler(score) for score in audit.recovery],
-        probes=[] if audit.leakage is None else _probe_rulers(audit.leakage),
+        maps=_maps(pictures, colourings),
+        scores=[_score_ruler(score) for score in audit.scores],
+        agreement=_agreement_rulers(audit),
+        recovery=[_score_ruler(score) for score in audit.recovery],
+        probes=_probe_rulers(audit),
         leakage="" if audit.leakage is None else leakage_sentence(audit.leakage),
-        band=None if audit.band is None else _band_ruler(audit.band),
+        band=_band_rulers(audit),
         controls=[(c.name, c.expected, c.found, "passed" if c.passed else "failed") for c in audit.controls],
         control_statuses=["holds" if c.passed else "fails" for c in audit.controls],
         verdicts=[(v.name, v.outcome, _number(v.statistic), _number(v.threshold), v.why) for v in ordered],
         statuses=[v.outcome if v in needs else "beside" for v in ordered],
         matching=_matching(pictures),
-        latents=_latents(pictures, names),
+        latents=_latents(pictures, colourings),
         curves=_curves(pictures),
         images=_images(pictures),
         strips=[picture(strip.picture, strip.caption) for strip in audit.evidence.strips],
@@ -103,41 +85,46 @@ class Ruler:
     chance: float
     note: str
     unit: str = ""
-    status: str = ""
+    good: bool = True
     interval: tuple[float, float] | None = None
     others: tuple[float, ...] = ()
     shuffled: float | None = None
 
 
-def score_ruler(score: AuditScore) -> Ruler:
-    """Return a score next to chance."""
+def _score_ruler(score: AuditScore) -> Ruler:
     p = "" if score.p_value is None else f", p = {score.p_value:.2g}"
     floor = "" if score.floor is None else f", floor {shown(score.floor, 3)}"
-    note, status = f"chance {shown(score.chance, 3)}{floor}{p}", "" if score.good else "behind"
-    return Ruler(score.name, score.value, score.chance, note, score.unit, status, shuffled=score.floor)
+    whose = "" if score.yours is None else f"{score.of}; your fit {shown(score.yours, 3)}; "
+    note, others = f"{whose}chance {shown(score.chance, 3)}{floor}{p}", () if score.yours is None else (score.yours,)
+    return Ruler(score.name, score.value, score.chance, note, score.unit, score.good, None, others, score.floor)
 
 
-def _agreement_ruler(found: Agreement) -> Ruler:
-    null = "" if found.shuffled is None else f", shuffled {shown(found.shuffled, 3)}"
-    note, status = f"{found.metric}; chance {shown(found.chance, 3)}{null}", "" if found.enough else "behind"
-    return Ruler(
-        found.between, found.worst, found.chance, note, status=status, others=found.values, shuffled=found.shuffled
-    )
-
-
-def _probe_rulers(leakage: Leakage) -> list[Ruler]:
+def _agreement_rulers(audit: Audit) -> list[Ruler]:
     rulers = []
-    for name, probe in leakage.by_probe.items():
-        low, high = probe.interval
-        note = f"{leakage.measure}; 95 % from {shown(low, 3)} to {shown(high, 3)}; {probe.bits:.3f} bits"
-        status = "behind" if low > leakage.chance else ""
-        rulers.append(Ruler(name, probe.score, leakage.chance, note, status=status, interval=(low, high)))
+    for found in audit.agreement:
+        null = "" if found.shuffled is None else f", shuffled {shown(found.shuffled, 3)}"
+        note = f"{found.metric}; {found.threshold} is needed; chance {shown(found.chance, 3)}{null}"
+        others, shuffled = found.values, found.shuffled
+        rulers.append(Ruler(found.between, found.worst, found.chance, note, "", found.enough, None, others, shuffled))
     return rulers
 
 
-def _band_ruler(band: Band) -> Ruler:
+def _probe_rulers(audit: Audit) -> list[Ruler]:
+    rulers: list[Ruler] = []
+    if (found := audit.leakage) is None:
+        return rulers
+    for name, probe in found.by_probe.items():
+        low, high = probe.interval
+        note = f"{found.measure}; 95 % from {shown(low, 3)} to {shown(high, 3)}; {probe.bits:.3f} bits"
+        rulers.append(Ruler(name, probe.score, found.chance, note, "", low <= found.chance, probe.interval))
+    return rulers
+
+
+def _band_rulers(audit: Audit) -> list[Ruler]:
+    if (band := audit.band) is None:
+        return []
     note = f"from {shown(band.low, 3)} to {shown(band.high, 3)}"
-    return Ruler(band.score, band.ceiling, 0.0, note, interval=(band.low, band.high))
+    return [Ruler(band.score, band.ceiling, 0.0, note, interval=(band.low, band.high))]
 
 
 def _number(value: float) -> str:
@@ -149,7 +136,19 @@ def _number(value: float) -> str:
 # ---- figures --------------------------------------------------------------------------------------------------------
 
 
-def _latents(pictures: Pictures, names: Names) -> Drawing:
+def _maps(pictures: Pictures, colourings: list[dict[str, Any]]) -> Drawing:
+    """Return the data and the latents in two dimensions each."""
+    how = "UMAP keeps neighbours near each other" if pictures.by_umap else "The two directions in which they vary most"
+    caption = (
+        f"The same {len(pictures.latents):,} held-out samples before (the data) and after (the latents of your fit). "
+        f"{how}. Choose the colours."
+    )
+    panels = (("Before", "the data"), ("After", "the latents"))
+    data = {"points": [rounded(each) for each in pictures.maps], "colourings": colourings}
+    return Drawing("maps", caption, "Two clouds of the same coloured points: the data and the latents.", data, panels)
+
+
+def _latents(pictures: Pictures, colourings: list[dict[str, Any]]) -> Drawing:
     n, d = pictures.latents.shape
     order = np.argsort(-pictures.latents.std(0), kind="stable")[:MOST_SHOWN] if d > MOST_SHOWN else np.arange(d)
     z = pictures.latents[:, order]
@@ -161,7 +160,7 @@ def _latents(pictures: Pictures, names: Names) -> Drawing:
         f"A cloud of {n:,} coloured points: the latents of held-out samples.",
         [_latent(j) for j in order.tolist()],
         centred / max(float(np.abs(centred).max()), 1e-12),
-        [colouring(names.of(name), values) for name, values in pictures.colourings.items()],
+        colourings,
     )
 
 
@@ -247,6 +246,8 @@ class Pictures:
     matching: Matrix  # |correlation| of latents with those of a refit
     support: NDArray[np.int64] | None
     n_samples: int  # held out, of which those drawn are a sample
+    maps: tuple[Matrix, Matrix]  # (n, 2) of the data and of the latents
+    by_umap: bool = False
     starts_elsewhere: bool = False  # whether refits have other initialisations of the map
     sheets: tuple[NDArray[np.uint8], ...] | None = None  # of images: some, along latents, with exchanged latents
     sliders: NDArray[np.uint8] | None = None  # images along latents, (d, steps, height, width, 3)
@@ -270,6 +271,8 @@ def pictures_of(est: Any, refits: Refits, latents: Matrix, other: Matrix, *, gro
         matching=matching(latents, other),
         support=drawn.support,
         n_samples=len(rows),
+        maps=(_in_the_plane(signal_coordinates(rows.X)[0][:DRAWN]), _in_the_plane(latents[:DRAWN])),
+        by_umap=find_spec("umap") is not None,
         sheets=(contact_sheet(x[:THUMBNAILS]), nearest_traversals(latents, x), swaps(latents, x))
         if are_images
         else None,
@@ -277,6 +280,19 @@ def pictures_of(est: Any, refits: Refits, latents: Matrix, other: Matrix, *, gro
         by_truth=None if rows.data.truth is None else _by_truth(rows.data.truth, latents),
         starts_elsewhere=varies_initialisation(est) and can_vary_initialisation(est.encoder_.preprocess.shape_out),
     )
+
+
+def _in_the_plane(rows: Matrix) -> Matrix:
+    """Return a picture of samples in two dimensions from −1 to 1: by UMAP where it is installed, or by PCA."""
+    if find_spec("umap") is not None and rows.shape[1] > 2:
+        from umap import UMAP  # type: ignore[import-not-found]
+
+        flat = np.asarray(UMAP(random_state=0).fit_transform(rows), dtype=np.float64)
+    else:
+        k = min(2, *rows.shape)
+        flat = np.pad(PCA(k, svd_solver="full").fit_transform(rows), ((0, 0), (0, 2 - k)))
+    centred = flat - (flat.max(0) + flat.min(0)) / 2
+    return centred / max(float(np.abs(centred).max()), 1e-12)
 
 
 def _along_each(est: Any, latents: Matrix, x: NDArray[Any]) -> NDArray[np.uint8]:

@@ -14,6 +14,7 @@ from pindown.auditing.agreement import (
     agreements,
     matched_order,
     measure_for,
+    n_shared_directions,
 )
 from pindown.auditing.checks.conditions import INJECTIVE_ENCODER, STRUCTURE_KEPT
 from pindown.auditing.checks.verdict import Verdict
@@ -40,6 +41,9 @@ def strongest_claim(found: Audit, est: Estimator, refits: Refits, latents: Matri
         features = weaker.features(first, data, latent_matrix(first, data))
     part = block_part(block) if block is not None else None if kept else features
     agreement = _agreement(est, refits, latents, part, block)
+    if not all(each.enough for each in agreement):
+        others = [latent_matrix(fit, refits.held_out.data) for fit in refits.others]
+        found = replace(found, n_shared=min(n_shared_directions(latents, other) for other in others))
     whole = replace(found, agreement=agreement) if part is None else about(part, found, agreement)
     agree = whole.theorem is None or all(each.enough for each in agreement)
     if features is None or agree or any(verdict.outcome == "fails" for verdict in whole.needed):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata
 
 from pindown import metrics
 from pindown._names import printed
@@ -30,6 +30,7 @@ MAX_PAIRS = 1_000  # held-out pairs that are compared with each other
 MIN_PAIRS = 50  # groups from which on one pair of each is enough
 MIN_RECONSTRUCTION_GAIN = 0.5  # fraction to explain of the variance that a fit to permuted features leaves
 LEAK_FRACTION = 0.1  # variance of one direction of the latents that an added leak has, which probes must find
+UNLIKELY = 0.5  # z-score up to which a score is no sign of an effect
 LEVEL, CONTROL_LEVEL = 0.01, 1 / (1 + N_PERMUTATIONS)  # p-values that rule out chance: of a score, of a control
 
 
@@ -44,6 +45,8 @@ class AuditScore:
     unit: str = ""
     leak: bool = False  # whether less is better: a nuisance should not be decodable
     floor: float | None = None  # of a leak: what latents score that are known to be free of the nuisance
+    of: str = "the worst refit"
+    yours: float | None = None  # the score of your own fit on the same samples, which it may have learned from
 
     @property
     def good(self) -> bool:
@@ -55,8 +58,20 @@ class AuditScore:
     def __str__(self) -> str:
         p = "" if self.p_value is None else f", p = {self.p_value:.2g}"
         floor = "" if self.floor is None else f", floor {printed(self.floor)}"
-        value = f"{printed(self.value)}{self.unit and ' ' + self.unit}"
-        return f"{self.name}: {value} (chance {printed(self.chance)}{floor}{p})"
+        value = f"{bounded(self.value, self.unit)}{self.unit and ' ' + self.unit}"
+        yours = "" if self.yours is None else f", your fit {bounded(self.yours, self.unit)}"
+        return f"{self.name}: {value} in {self.of}{yours} (chance {bounded(self.chance, self.unit)}{floor}{p})"
+
+
+def bounded(value: float, unit: str = "") -> str:
+    """Return a score as it is printed; one without a unit that is far below 0 only as such.
+
+    Examples
+    --------
+    >>> bounded(0.25), bounded(-6.7e17), bounded(-3.5, "nats")
+    ('0.250', 'below -1', '-3.500')
+    """
+    return "below -1" if value < -1 and not unit else printed(value)
 
 
 class HeldOutScore(Protocol):
@@ -81,6 +96,14 @@ class Control:
         return f"{'passed' if self.passed else 'FAILED'}     {self.name}: {self.found} Expected: {self.expected}"
 
 
+@dataclass(frozen=True)
+class Objection:
+    """A reason not to claim, and what would change it."""
+
+    reason: str
+    change: str
+
+
 @dataclass(frozen=True, eq=False)
 class Strip:
     """Pictures side by side, bytes (height, width, 3), and what they show."""
@@ -93,9 +116,9 @@ class Strip:
 class Evidence:
     """Scores, controls, and the reasons to think that nothing was learned."""
 
-    scores: tuple[AuditScore, ...]
+    scores: tuple[AuditScore, ...]  # the first decides; if it is a leak, the second is that of the data
     controls: tuple[Control, ...]
-    learned_nothing: tuple[str, ...] = ()  # reasons
+    learned_nothing: tuple[Objection, ...] = ()
     leakage: Leakage | None = None  # of a nuisance
     verdicts: tuple[Verdict, ...] = ()  # on assumptions
     block: SharedBlock | None = None  # the part of the latents that positives share, if not all
@@ -112,7 +135,8 @@ FindLeak = Callable[[Matrix, NDArray[np.int64]], Leakage]
 def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generator, *more: AuditScore) -> Evidence:
     """Test refits, a fit to shuffled side information, and a refit on permuted X; ``more`` are further scores."""
     held_out = refits.held_out
-    score = min((test(fit, held_out, rng) for fit in refits.others), key=lambda score: score.value)
+    worst = min((test(fit, held_out, rng) for fit in refits.others), key=lambda score: score.value)
+    score = replace(worst, yours=test(refits.fit, held_out, np.random.default_rng(0)).value)
     found = test(refits.null, held_out.shuffled(rng), rng)
     permuted = test(refits.others[0], held_out.with_permuted_columns(rng), rng)
     controls = tuple(
@@ -124,15 +148,34 @@ def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generat
     )
     why = []
     if not score.good:
-        why.append(f"the fit learned nothing that shows on held-out samples ({score})")
+        reason = f"the fit learned nothing that shows on held-out samples ({score})"
+        why.append(Objection(reason, samples_for(score, len(held_out))))
     elif score.value <= found.value:
-        why.append(f"a fit to shuffled side information scores as high ({printed(found.value)})")
+        reason = f"a fit to shuffled side information scores as high ({printed(found.value)})"
+        why.append(Objection(reason, "Give features that have to do with the side information."))
     return Evidence((score, *more), controls, tuple(why))
 
 
-def leak_score(name: str, found: Leakage) -> AuditScore:
+def samples_for(score: AuditScore, n_held_out: int) -> str:
+    """Say how many held-out samples would show a score of this size, since its z-score grows with their root.
+
+    Examples
+    --------
+    >>> samples_for(AuditScore("class accuracy", 0.55, 0.5, p_value=0.1), 100)
+    'An effect of this size would show with about 3.3 times as many samples.'
+    """
+    z = norm.isf(1.0 if score.p_value is None else score.p_value)
+    if z <= UNLIKELY:
+        return "Check that samples and side information are in the same order, or give other features."
+    return f"An effect of this size would show with about {(norm.isf(LEVEL) / z) ** 2:.1f} times as many samples."
+
+
+def leak_score(name: str, found: Leakage, yours: Leakage | None = None) -> AuditScore:
     """Return the accuracy of the strongest probe of a nuisance; lower is better."""
-    return AuditScore(name, found.worst, found.chance, found.p_value, leak=True, floor=found.floor)
+    own = None if yours is None else yours.worst
+    return AuditScore(
+        name, found.worst, found.chance, found.p_value, leak=True, floor=found.floor, of="a refit", yours=own
+    )
 
 
 def leak_controls(
@@ -153,7 +196,8 @@ def reconstruction_evidence(refits: Refits, permuted: Samples, *more: AuditScore
     chance = _reconstructed(refits.null, permuted)
     value = min(_reconstructed(fit, refits.held_out) for fit in refits.others)
     elsewhere = _reconstructed(refits.others[0], permuted)
-    score = AuditScore("X reconstructed from the latents (R²)", value, chance)
+    yours = _reconstructed(refits.fit, refits.held_out)
+    score = AuditScore("X reconstructed from the latents (R²)", value, chance, yours=yours)
     control = Control(
         "permuted X",
         "what was learned does not hold if each feature is permuted on its own.",
@@ -162,7 +206,8 @@ def reconstruction_evidence(refits: Refits, permuted: Samples, *more: AuditScore
     )
     gain = (value - chance) / max(1 - refits.noise_fraction - chance, 1e-12)  # noise cannot be reconstructed
     enough = gain >= MIN_RECONSTRUCTION_GAIN
-    why = () if enough else (f"permuted features are reconstructed about as well ({score})",)
+    reason = f"permuted features are reconstructed about as well ({score})"
+    why = () if enough else (Objection(reason, "Give features that depend on each other, or ask for fewer latents."),)
     return Evidence((score, *more), (control,), why)
 
 
@@ -257,14 +302,7 @@ def linear_test(fit: Estimator, samples: Samples, rng: np.random.Generator) -> A
 
 
 def linear_fit(latents: np.ndarray, side: np.ndarray) -> tuple[float, Matrix, Matrix]:
-    """Return R² of a linear map from latents to a side variable, an orthonormal frame of the latents, and the target.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(size=(100, 2))
-    >>> round(linear_fit(z, z[:, :1] + z[:, 1:])[0], 6)
-    1.0
-    """
+    """Return R² of a linear map from latents to a side variable, an orthonormal frame of them, and the target."""
     rows = np.asarray(latents, dtype=np.float64).reshape(len(latents), -1)
     frame, _ = np.linalg.qr(rows - rows.mean(0))
     target = measured(side)

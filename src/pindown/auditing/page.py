@@ -47,7 +47,7 @@ def shown(value: float, digits: int = 2) -> str:
 class Drawing:
     """A figure of a page, as data, which ``templates/page.js`` or ``templates/figures.html.j2`` draws by its kind."""
 
-    kind: Literal["clouds", "scatters", "curves", "latents", "matrix", "probes", "picture", "sliders", "svg"]
+    kind: Literal["clouds", "scatters", "curves", "latents", "maps", "matrix", "probes", "picture", "sliders", "svg"]
     caption: str
     description: str  # for people who do not see it
     data: Mapping[str, Any]  # as JSON has it

@@ -97,13 +97,10 @@ class Samples:
         return replace(self, data=self.data.take(rows), strata=self.strata[rows], units=units)
 
     def shuffled(self, rng: np.random.Generator) -> Samples:
-        """Return the samples with the side information of others; without any, with features permuted independently.
-
-        If all samples of a unit have one value, units exchange theirs. Pairs are exchanged one by one.
-        """
+        """Return the samples with the side information of others; without any, with permuted features."""
         if self.role is None or self.side is None:
             return self.with_permuted_columns(rng)
-        order = exchange(self.side, None if self.role == "pairs" else self.units, rng)
+        order = exchange(self.side, None if self.role == "pairs" else self.units, rng)  # pairs one by one
         other: dict[str, Any] = {self.role: self.side[order]}
         return replace(self, data=replace(self.data, **other))
 
@@ -119,12 +116,10 @@ class Samples:
 
 
 def exchange(side: np.ndarray, units: IntArray | None, rng: np.random.Generator) -> IntArray:
-    """Return for each sample the one whose value it gets.
+    """Return for each sample the one whose value it gets: units with one value each exchange them as wholes.
 
     Examples
     --------
-    Three subjects have one value each, and exchange them as wholes:
-
     >>> values, subjects = np.array([5, 5, 6, 6, 6, 7]), np.array([0, 0, 1, 1, 1, 2])
     >>> values[exchange(values, subjects, np.random.default_rng(0))].tolist()
     [7, 7, 5, 5, 5, 6]
@@ -185,16 +180,7 @@ def read(est: Any, X: Any, y: object, sides: Sides) -> Samples:
 
 
 def divide(samples: Samples, rng: np.random.Generator) -> tuple[Samples, Samples]:
-    """Split samples into those to learn from and those to hold out, about one in four, evenly within strata.
-
-    Examples
-    --------
-    >>> labels = np.repeat([0, 1], 40)
-    >>> samples = Samples(Data(np.zeros((80, 1)), signal=labels), "signal", labels)
-    >>> train, held_out = divide(samples, np.random.default_rng(0))
-    >>> np.bincount(train.side).tolist(), np.bincount(held_out.side).tolist()
-    ([30, 30], [10, 10])
-    """
+    """Split samples into those to learn from and those to hold out, about one in four, evenly within strata."""
     levels = samples.strata if samples.role == "nuisance" else None
     if (verdict := splittable_samples(len(samples), groups=samples.units, nuisance=levels)).outcome == "fails":
         raise InputError("X", f"audit: {verdict.why}")
@@ -242,6 +228,7 @@ class Refits(Generic[E]):
     where the method allows it.
     """
 
+    fit: E  # which is audited
     others: tuple[E, ...]  # to the training samples
     halves: tuple[E, ...]  # each to one half of them
     null: Any  # to shuffled side information; None where that would say nothing
@@ -289,15 +276,14 @@ def refit(
             null = fitted(*nothing)
     warned = tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning)))
     noise = noise_left(encoder_of(others[0], held_out.data), held_out.X) if held_out.has_noise else None
-    return Refits(tuple(others), tuple(halves), null, held_out, train, warned, noise)
+    return Refits(est, tuple(others), tuple(halves), null, held_out, train, warned, noise)
 
 
 def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any:
     """Return a clone of an estimator, fitted to data with another seed, and perhaps from another initialisation.
 
     It has as many latents as the fit, if its samples support so many, and a linear encoder if the fit has chosen one.
-    With too few samples for a validation set it takes the schedule of the fit, which cross-validation has found. It
-    prints nothing and writes no checkpoint, and its batches are no larger than the data.
+    With too few samples for a validation set it takes the schedule that cross-validation found for the fit.
     """
     parameters = est.get_params(deep=False)
     batch_size = parameters.get("batch_size")
@@ -346,13 +332,6 @@ class OtherInitialisation:
     Encoders that start at orthonormal rows of whitened data start alike, up to a rotation. Without any signal they stay
     alike, and would seem to agree. Behind different maps, what agrees in the end was learned. Networks of images and of
     very wide data have no such map, and only start at other weights.
-
-    Examples
-    --------
-    >>> from pindown.networks import linear
-    >>> body = OtherInitialisation(linear, seed=0)(3, 2)
-    >>> body(torch.zeros(4, 3)).shape
-    torch.Size([4, 2])
     """
 
     encoder: Make

@@ -1,4 +1,4 @@
-"""The result of an audit: what was measured, the reasons not to claim, and the sentence that may be quoted."""
+"""The result of an audit: answers in plain words, the reasons not to claim, and the sentence that may be quoted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pindown import theory
-from pindown._names import printed
+from pindown._names import counted, listed, printed
 from pindown.auditing.agreement import HALVES, Agreement, SharedBlock
-from pindown.auditing.checks.conditions import needed
+from pindown.auditing.checks.conditions import INVARIANT_LATENTS, STRUCTURE_KEPT, needed
 from pindown.auditing.checks.noise import Band, Noise
 from pindown.auditing.checks.nuisances import leakage_sentence
-from pindown.auditing.checks.verdict import Verdict, unchecked
-from pindown.auditing.evidence import AuditScore, Control, Evidence, HeldOutScore
+from pindown.auditing.checks.verdict import Outcome, Verdict, unchecked
+from pindown.auditing.evidence import AuditScore, Control, Evidence, HeldOutScore, Objection, bounded
 from pindown.auditing.page import check_writable, write_whole
 from pindown.metrics import Leakage
-from pindown.theory import NOISY
+from pindown.theory import EXACT_RECONSTRUCTION, NOISY
 from pindown.theory.structure import Block
 
 if TYPE_CHECKING:
@@ -33,6 +33,47 @@ if TYPE_CHECKING:
     from pindown.auditing.audit_page import Pictures
 
 MIN_RECOVERY = 0.1  # lower end of the band of recovery that noise must leave
+LEAST_RATE, MOST_TIMES = 0.1, 100.0  # halvings of what is missing per doubling of the samples; most times as many
+IN_A_WORD: Mapping[Outcome, str] = {"holds": "yes", "fails": "no", "undecided": "not sure"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a user calls the data: the file, and the columns of each role."""
+
+    file: str = ""
+    roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def heading(self, text: str) -> str:
+        """Return a sentence about the file, or about nothing in particular."""
+        return f"{self.file}: {text}" if self.file else text[0].upper() + text[1:]
+
+    def role(self, role: str, otherwise: str) -> str:
+        """Return the columns of a role, or what to call them otherwise."""
+        return listed(self.roles[role], most=3) if self.roles.get(role) else otherwise
+
+    def of(self, column: str) -> str:
+        """Return the user's name of a column of the figures, such as ``"truth, column 1"``."""
+        role, _, which = column.partition(", ")
+        if role == "X" and self.roles:
+            return which
+        sides = ("signal", "nuisance", "pairs") if role == "y" else (role,)
+        own = next((self.roles[side] for side in sides if self.roles.get(side)), ())
+        number = int(which.removeprefix("column ")) if which.startswith("column ") else 0
+        return own[number] if number < len(own) and not {*own[number]} & {*"*?["} else column
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an audit says about one question: in a word or a number, and what that rests on."""
+
+    question: str
+    answer: str
+    rests_on: str
+    outcome: Outcome
+
+    def __str__(self) -> str:
+        return f"{self.question}: {self.answer}{self.rests_on and f' ({self.rests_on})'}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,6 +98,8 @@ class Audit:
         Latents that may be mixed among themselves; empty if the method has no blocks.
     rest, within : str
         What the claim is not about; and the label within whose levels it holds.
+    n_latents, n_shared : int
+        Latents; and, if fits disagree, the directions that all of them share.
     feature_noise : Noise or None
         Of single features of X; None where it was not measured.
     band : Band or None
@@ -69,6 +112,8 @@ class Audit:
         Warnings of the refits.
     n_samples, n_learned_from, n_held_out, n_fits : int
         Samples given, samples that refits learn from, samples that everything is measured on, and fits made.
+    names : Names
+        Of the data file and its columns.
     pictures : Pictures or None
         What the page draws.
 
@@ -87,6 +132,8 @@ class Audit:
     blocks: Sequence[Block] = ()
     rest: str = ""
     within: str = ""
+    n_latents: int = 0
+    n_shared: int = 0
     feature_noise: Noise | None = None
     band: Band | None = None
     held_out: HeldOutScore | None = None
@@ -96,6 +143,7 @@ class Audit:
     n_learned_from: int = 0
     n_held_out: int = 0
     n_fits: int = 0
+    names: Names = Names()
     pictures: Pictures | None = None
 
     # ---- what was measured ------------------------------------------------------------------------------------------
@@ -141,55 +189,90 @@ class Audit:
 
     @property
     def on_trust(self) -> tuple[theory.Assumption, ...]:
-        """The assumptions of the theorem that no verdict is about."""
+        """The assumptions that no verdict is about."""
         assumed = () if self.theorem is None else unchecked(self.theorem, self.verdicts)
-        return tuple(assumption for assumption in assumed if assumption not in self.waived)
+        noisy = (NOISY.assumes,) if self.feature_noise is not None and not self.feature_noise.is_nil else ()
+        return (*(assumption for assumption in assumed if assumption not in self.waived), *noisy)
+
+    @property
+    def objections(self) -> tuple[Objection, ...]:
+        """The reasons not to claim, each with what would change it; empty if there are none."""
+        if self.theorem is None:
+            return (Objection("no theorem covers these parameters", "Use the defaults of the estimator."),)
+        found = list(self.evidence.learned_nothing)
+        found += [
+            Objection(f"a control failed: {control.name}", "Do not trust these numbers; with more samples it may pass.")
+            for control in self.controls
+            if not control.passed
+        ]
+        failed = [verdict for verdict in self.needed if verdict.outcome == "fails"]
+        found += [Objection(f"{verdict.name} fails: {verdict.found}", verdict.advice) for verdict in failed]
+        fewer = all(verdict.assumption != STRUCTURE_KEPT for verdict in failed)  # else X holds more than the latents
+        found += [
+            Objection(
+                f"{each.between} disagree: {each.metric} {bounded(each.worst)} (threshold {each.threshold})",
+                self._for_agreement(each, fewer=fewer),
+            )
+            for each in self.agreement
+            if not each.enough
+        ]
+        if self.band is not None and self.band.low <= MIN_RECOVERY:
+            reason = f"noise may leave next to nothing of the latents: {self.band}"
+            found.append(Objection(reason, "Give more features of the same latents, or average repeated samples."))
+        if len(self.blocks) == 1 and not self.blocks[0].is_single:
+            n = len(self.blocks[0].latents)
+            reason = f"no latent is identified: one block holds all {n}, and may be mixed in any way"
+            found.append(Objection(reason, "Add features that depend on few of the latents, or give a label or pairs."))
+        return tuple(found)
+
+    def _for_agreement(self, found: Agreement, *, fewer: bool) -> str:
+        """Say what would let fits agree: directions that they share, or samples, by what halving these has cost."""
+        if fewer and 0 < self.n_shared < self.n_latents:
+            return f"Fits share {counted(self.n_shared, 'direction')}: try n_components={self.n_shared}."
+        missing = {each.between == HALVES: 1 - each.worst for each in self.agreement}
+        of_half, of_all = missing.get(True, math.nan), max(1e-6, missing.get(False, math.nan))
+        rate = math.log2(of_half / of_all) if of_half > of_all else 0.0  # per doubling of the samples
+        times = ((1 - found.worst) / (1 - found.threshold)) ** (1 / rate) if rate > LEAST_RATE else math.inf
+        if times > MOST_TIMES:
+            return "More samples hardly help: fits to half of them agree as well. Give other side information."
+        return f"About {times:.1f} times as many samples would do, by what fits to half of them lose."
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """The reasons not to claim; empty if there are none."""
-        if self.theorem is None:
-            return ("no theorem covers these parameters",)
-        reasons = list(self.evidence.learned_nothing)
-        reasons += [f"a control failed: {control.name}" for control in self.controls if not control.passed]
-        failed = [verdict for verdict in self.needed if verdict.outcome == "fails"]
-        reasons += [f"{verdict.name} fails: {verdict.why.rstrip('.')}" for verdict in failed]
-        reasons += [
-            f"{found.between} disagree: {found.metric} {printed(found.worst)} (threshold {found.threshold})"
-            for found in self.agreement
-            if not found.enough
-        ]
-        if self.band is not None and self.band.low <= MIN_RECOVERY:
-            reasons.append(f"noise may leave next to nothing of the latents: {self.band}")
-        if len(self.blocks) == 1 and not self.blocks[0].is_single:
-            n = len(self.blocks[0].latents)
-            reasons.append(f"no latent is identified: one block holds all {n}, and may be mixed in any way")
-        return tuple(reasons)
+        return tuple(each.reason for each in self.objections)
 
     @property
     def claims(self) -> bool:
         """Whether anything is claimed."""
-        return not self.reasons
+        return not self.objections
+
+    @property
+    def short_claim(self) -> str:
+        """What is claimed, without its conditions and numbers; "none" if nothing is."""
+        if self.theorem is None or not self.claims:
+            return "none"
+        subject = self.theorem.subject + (f", within each level of {self.within}," if self.within else "")
+        subject += "" if self.band is None else ", as far as noise allows,"
+        if len(self.blocks) > 1:
+            members = ["{" + ", ".join(map(str, sorted(block.latents))) + "}" for block in self.blocks]
+            subject += f" in the blocks {listed(members)},"
+        return subject + (f" up to {self.theorem.indeterminacy.name}" if self.theorem.indeterminacy.allows else "")
 
     @property
     def claim(self) -> str:
         """The sentence that may be quoted, or the one that says why there is none."""
-        theorem = self.theorem
-        if self.reasons or theorem is None:
+        if self.theorem is None or not self.claims:
             return f"Nothing is claimed: {'; '.join(self.reasons)}."
         conditions = [verdict.name for verdict in self.needed if verdict.outcome == "undecided"]
         conditions += [assumption.name for assumption in self.on_trust]
-        conditions += [] if self.band is None else [NOISY.assumes.name]
         start = f"If these hold: {', '.join(dict.fromkeys(conditions))}, then " if conditions else ""
-        subject = theorem.subject + (f", within each level of {self.within}," if self.within else "")
-        subject += "" if self.band is None else ", as far as noise allows,"
-        subject += f" up to {theorem.indeterminacy.name}" if theorem.indeterminacy.allows else ""
         left = "".join(f"; {text}" for text in (self.band, self.rest) if text)
         worst = min((found for found in self.agreement if found.between != HALVES), key=lambda found: found.worst)
         text = (
-            f"{start}{subject} ({theorem.source}){left}; refits on {self.n_held_out:,} held-out samples: "
-            f"{self.scores[0]}; agreement of independent fits: {worst.metric} at least {printed(worst.worst)} "
-            f"(chance {printed(worst.chance)})."
+            f"{start}{self.short_claim} ({self.theorem.source}){left}; measured on {self.n_held_out:,} held-out "
+            f"samples: {self.scores[0]}; agreement of independent fits: {worst.metric} at least "
+            f"{printed(worst.worst)} (chance {printed(worst.chance)})."
         )
         return text[0].upper() + text[1:]
 
@@ -199,25 +282,74 @@ class Audit:
         if self.theorem is None:
             return ("that the latents are the true ones, up to anything: no theorem covers these parameters",)
         undecided = [f"undecided: {v.name}: {v.why}" for v in self.needed if v.outcome == "undecided"]
-        trusted, promised, noise = list(self.on_trust), list(self.theorem.not_promised), self.feature_noise
-        if noise is not None and not noise.is_nil:
-            trusted, promised = [*trusted, NOISY.assumes], [*promised, *NOISY.not_promised]
-        elif noise is not None and not noise.decided:
+        promised, noise = list(self.theorem.not_promised), self.feature_noise
+        promised += NOISY.not_promised if noise is not None and not noise.is_nil else ()
+        if noise is not None and noise.is_nil and not noise.decided:
             undecided.append(
                 "undecided: noise: all directions of X may be signal, so noise cannot be distinguished from latents "
                 "and counts as signal. More samples would show it, or twenty more features of the same latents."
             )
         return (
             *undecided,
-            *(f"taken on trust: {assumption.name}: {assumption.statement}" for assumption in trusted),
+            *(f"taken on trust: {assumption.name}: {assumption.statement}" for assumption in self.on_trust),
             *(f"not promised: {text}" for text in promised),
         )
 
+    # ---- answers in plain words -------------------------------------------------------------------------------------
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The first screen of the page, and the first lines of the text: what was removed or learned, kept, stable."""
+        return (*self._learned(), *self._kept(), *self._stable(), self._claimed())
+
+    def _learned(self) -> Iterator[Answer]:
+        if not self.scores:
+            return
+        score = self.scores[0]
+        if not score.leak:
+            learned: Outcome = "holds" if score.good and not self.evidence.learned_nothing else "fails"
+            label = self.names.role("signal", "") or self.names.role("pairs", "")
+            question = f"Something learned from {label}" if label else "Something learned"
+            yield Answer(question, IN_A_WORD[learned], f"{score}", learned)
+            return
+        removed: Outcome = next((v.outcome for v in self.verdicts if v.assumption == INVARIANT_LATENTS), "undecided")
+        parts = [f"{_percent(score.value)} of held-out samples recognised from the latents of {score.of}"]
+        parts += [] if score.yours is None else [f"{_percent(score.yours)} from yours"]
+        parts += [f"{_percent(self.scores[1].value)} from the data"] if len(self.scores) > 1 else []
+        rests_on = f"{', '.join(parts)}; chance {_percent(score.chance)}"
+        question = f"{self.names.role('nuisance', 'nuisance')} removed"
+        yield Answer(question[0].upper() + question[1:], IN_A_WORD[removed], rests_on, removed)
+
+    def _kept(self) -> Iterator[Answer]:
+        for verdict in self.verdicts:
+            if verdict.assumption in (STRUCTURE_KEPT, EXACT_RECONSTRUCTION):
+                what = "by the latents" if verdict.assumption == STRUCTURE_KEPT else "by the latents and the nuisance"
+                rests_on = f"of the variance of the data above noise, explained {what} of a refit"
+                yield Answer("Structure kept", _percent(verdict.statistic), rests_on, verdict.outcome)
+
+    def _stable(self) -> Iterator[Answer]:
+        if self.agreement:
+            worst = min(self.agreement, key=lambda each: each.worst - each.threshold)
+            outcome: Outcome = "holds" if worst.enough else "fails"
+            found = f"{worst.metric} {bounded(worst.worst)} at the worst, between {worst.between}"
+            yield Answer("Stable across refits", IN_A_WORD[outcome], f"{found}; {worst.threshold} is needed", outcome)
+
+    def _claimed(self) -> Answer:
+        why = "" if self.claims else counted(len(self.objections), "reason") + " below"
+        return Answer("Supported claim", self.short_claim, why, "holds" if self.claims else "fails")
+
     # ---- text, notebooks and files ----------------------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        """What was audited, on how many samples, and by how many fits."""
+        samples = f"{self.n_samples:,} samples, {self.n_held_out:,} held out, {self.n_fits} fits"
+        return f"Audit of {self.estimator}, {samples}"
 
     def __str__(self) -> str:
         parts: dict[str, Sequence[object]] = {
-            "scores of refits on held-out samples": self.scores,
+            "in short": self.answers,
+            "scores on held-out samples": self.scores,
             "your fit on its validation set": [self.held_out] if self.held_out else [],
             "agreement of independent fits": self.agreement,
             "controls": self.controls,
@@ -228,11 +360,10 @@ class Audit:
             "compared with the ground truth": self.recovery,
             "warnings of the refits": self.warned,
             "claim": [self.claim],
+            "what would change this": [*dict.fromkeys(each.change for each in self.objections if each.change)],
             "not shown": self.not_shown,
         }
-        lines = [
-            f"Audit of {self.estimator}, {self.n_samples:,} samples, {self.n_held_out:,} held out, {self.n_fits} fits"
-        ]
+        lines = [self.title]
         for title, entries in parts.items():
             lines += [title, *(f"  {entry}" for entry in entries)] if entries else []
         return "\n".join(lines)
@@ -242,13 +373,11 @@ class Audit:
         return f"<Audit of {self.estimator}: {name}, {'a claim' if self.claims else 'nothing is claimed'}>"
 
     def _repr_html_(self) -> str:
-        """Return the claim, and tables of scores, agreement and verdicts, for a notebook."""
+        """Return the answers, the claim, and tables of scores, agreement and verdicts, for a notebook."""
         import pandas as pd
 
         scores: list[tuple[object, ...]]
         scores = [(each.name, each.value, each.chance, each.p_value) for each in (*self.scores, *self.recovery)]
-        if (own := self.held_out) is not None:
-            scores.append((f"your fit: {own.name}", own.score, own.chance, None))
         scores += [(f"{each.between}: {each.metric}", each.worst, each.chance, None) for each in self.agreement]
         verdicts: list[tuple[str, str, str]]
         verdicts = [(each.outcome, each.name, each.why) for each in self.verdicts]
@@ -259,10 +388,9 @@ class Audit:
         )
         with pd.option_context("display.max_colwidth", None):
             first, second = (table.to_html(index=False, na_rep="", float_format="{:.3g}".format) for table in tables)
-        title = (
-            f"Audit of {self.estimator}, {self.n_samples:,} samples, {self.n_held_out:,} held out, {self.n_fits} fits"
-        )
-        return f"<div><p>{escape(title)}</p><blockquote>{escape(self.claim)}</blockquote>{first}{second}</div>"
+        answers = "".join(f"<li>{escape(str(answer))}</li>" for answer in self.answers)
+        claim = f"<blockquote>{escape(self.claim)}</blockquote>"
+        return f"<div><p>{escape(self.title)}</p><ul>{answers}</ul>{claim}{first}{second}</div>"
 
     def __rich__(self) -> Text:
         from rich.text import Text
@@ -297,11 +425,15 @@ class Audit:
 
 
 SAVED = (
-    *("claims", "claim", "reasons", "not_shown", "estimator", "theorem", "verdicts", "waived", "scores", "held_out"),
-    *("agreement", "controls", "block", "leakage", "noise", "band", "recovery", "warned"),
+    *("claims", "answers", "claim", "reasons", "objections", "not_shown", "estimator", "theorem", "verdicts", "waived"),
+    *("scores", "held_out", "agreement", "controls", "block", "leakage", "noise", "band", "recovery", "warned"),
     *("n_samples", "n_learned_from", "n_held_out", "n_fits"),
 )
 """What `Audit.to_dict` has."""
+
+
+def _percent(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{100 * max(0.0, value):.0f} %"
 
 
 def plain(value: Any) -> Any:

@@ -82,8 +82,7 @@ def audit_run(
     as_json: JSON = False,
 ) -> None:
     """Find out which claims a run supports: refit it, measure agreement and leakage, and write a page into the run."""
-    from pindown.auditing.audit_page import Names, render
-    from pindown.auditing.page import write_whole
+    from pindown.auditing.result import Names
     from pindown.runs import Run
     from pindown.runs.inputs import in_memory, read
 
@@ -99,7 +98,8 @@ def audit_run(
         fitted.bind()  # raises if the folder was deleted meanwhile, before it would be made again
         page = run / "audit.html"
         roles = {role: columns.named(role) for role in ("signal", "nuisance", "pairs", "given", "group", "truth")}
-        write_whole(render(found, Names(Path(fitted.record["data"]["path"]).name, roles)), page)
+        found = replace(found, names=Names(Path(fitted.record["data"]["path"]).name, roles))
+        found.save(page)
         found.save(run / "audit.json")
         fitted.bind("audit.html", "audit.json")
         fitted.log(f"audited: {found.claim}")

@@ -32,8 +32,8 @@ class Verdict:
         What it was compared with.
     outcome : {"holds", "fails", "undecided"}
         The conclusion.
-    why : str
-        What was found, with the interval of the statistic, and what to do unless the condition holds.
+    why, advice : str
+        What was found, with the interval of the statistic, and what to do unless the condition holds; the latter alone.
 
     Examples
     --------
@@ -47,6 +47,12 @@ class Verdict:
     threshold: float
     outcome: Outcome
     why: str
+    advice: str = ""
+
+    @property
+    def found(self) -> str:
+        """What was found, without the advice."""
+        return self.why.removesuffix(self.advice).rstrip(" .")
 
     @property
     def name(self) -> str:
@@ -189,4 +195,4 @@ def judge(
     """Return a verdict whose reason is what was found, then what to do if it fails or is undecided; see `at_least`."""
     advice = {"holds": "", "fails": fails, "undecided": fails if undecided is None else undecided}[outcome]
     value = measured.value if isinstance(measured, Estimate) else measured
-    return Verdict(assumption, value, threshold, outcome, f"{found} {advice}".rstrip())
+    return Verdict(assumption, value, threshold, outcome, f"{found} {advice}".rstrip(), advice)

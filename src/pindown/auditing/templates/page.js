@@ -74,44 +74,61 @@ function clouds({ clouds, colours, surfaceColours, arrowColours }) {
   ]);
 }
 
-// Latents have choices of the axes and the colouring: two axes lie flat, three rotate.
-function latents({ names, points, colourings }, figure) {
+// ---- choices of axes and colours ---------------------------------------------------------------------------------------
+function chosen(figure, choices) { // [label, [[value, text], ...], value] each; returns the numbers that are chosen
   const box = figure.querySelector(".choices");
   if (!box.childElementCount) {
-    const add = (label, options, chosen) => {
+    for (const [label, options, first] of choices) {
       const select = document.createElement("select"), caption = document.createElement("label");
-      select.append(...options.map(([value, text]) => new Option(text, value, value === chosen, value === chosen)));
+      select.append(...options.map(([value, text]) => new Option(text, value, value === first, value === first)));
       select.addEventListener("change", () => draw(figure));
       caption.append(label + " ", select);
       box.append(caption);
-    };
-    const columns = names.map((name, k) => [String(k), name]);
-    ["across", "up", "away"].slice(0, names.length).forEach((label, k) => add(label, k === 2 ? [["-1", "none"], ...columns] : columns, String(k)));
-    add("colour", colourings.map((each, k) => [String(k), each.name]), "0");
+    }
   }
-  const chosen = [...box.querySelectorAll("select")].map((select) => Number(select.value));
-  const by = colourings[chosen.pop()], columns = chosen.filter((k) => k >= 0), deep = columns.length === 3;
-  const place = deep ? [columns[0], columns[2], columns[1]] : [columns[0], columns[1] ?? columns[0]];
-  const at = (some) => (deep ? dotsIn(some.map((i) => place.map((k) => points[i][k])), "", 2.6) : {
-    type: "scatter", mode: "markers", hoverinfo: "skip", marker: { size: 4.5 }, x: some.map((i) => points[i][place[0]]), y: some.map((i) => points[i][place[1]]),
-  });
-  const coloured = (some, color, more) => { const trace = at(some); trace.marker = { ...trace.marker, color, ...more?.marker }; return { ...trace, ...more, marker: trace.marker }; };
-  const all = range(points.length);
+  return [...box.querySelectorAll("select")].map((select) => Number(select.value));
+}
+
+const colourChoice = (colourings) => ["colour", colourings.map((each, k) => [String(k), each.name]), "0"];
+
+function coloured(n, by, at) { // traces of points by a column; at returns a trace of some of them
   const shade = (k) => `hsl(${(k * 137.5 + 195) % 360}, 50%, ${[45, 60, 35][k % 3]}%)`; // the golden angle keeps neighbours apart
-  const others = by ? all.filter((i) => by.which[i] >= by.key.length) : [];
-  const traces = !by ? [coloured(all, colour("accent"))] : by.amounts ? [coloured(all, by.which, { marker: {
+  const trace = (some, color, more) => { const made = at(some); return { ...made, ...more, marker: { ...made.marker, color, ...more?.marker } }; };
+  const all = range(n), others = by ? all.filter((i) => by.which[i] >= by.key.length) : [];
+  if (!by) return [trace(all, colour("accent"))];
+  if (by.amounts) return [trace(all, by.which, { marker: {
     colorscale: "Viridis", cmin: 0, cmax: by.n - 1,
     colorbar: { orientation: "h", thickness: 8, len: 0.7, y: -0.02, yanchor: "top", outlinewidth: 0, tickvals: [0, (by.n - 1) / 2, by.n - 1], ticktext: by.key, title: { text: plain(by.name), side: "top" } },
-  } })] : [
-    ...by.key.map((name, k) => coloured(all.filter((i) => by.which[i] === k), shade(k), { name: plain(name) })),
-    ...(others.length ? [coloured(others, others.map((i) => shade(by.which[i])), { name: `and ${by.n - by.key.length} more` })] : []),
+  } })];
+  return [
+    ...by.key.map((name, k) => trace(all.filter((i) => by.which[i] === k), shade(k), { name: plain(name) })),
+    ...(others.length ? [trace(others, others.map((i) => shade(by.which[i])), { name: `and ${by.n - by.key.length} more` })] : []),
   ];
-  const legend = { orientation: "h", y: -0.02, yanchor: "top", itemsizing: "constant", itemclick: false, itemdoubleclick: false, title: { text: by ? plain(by.name) : "" } };
-  const flat = { visible: false, range: [-1.05, 1.05], fixedrange: true };
-  return [[traces, layout({
-    margin: { l: 0, r: 0, t: 0, b: 70 }, showlegend: Boolean(by && !by.amounts), legend,
-    ...(deep ? { scene: scene() } : { xaxis: flat, yaxis: { ...flat, scaleanchor: "x" } }),
-  })]];
+}
+
+const legendOf = (by) => ({
+  showlegend: Boolean(by && !by.amounts), margin: { l: 0, r: 0, t: 0, b: 70 },
+  legend: { orientation: "h", y: -0.02, yanchor: "top", itemsizing: "constant", itemclick: false, itemdoubleclick: false, title: { text: by ? plain(by.name) : "" } },
+});
+const plane = { visible: false, range: [-1.05, 1.05], fixedrange: true };
+const flatDots = (x, y) => ({ type: "scatter", mode: "markers", hoverinfo: "skip", marker: { size: 4.5 }, x, y });
+
+function latents({ names, points, colourings }, figure) { // two axes lie flat, three rotate
+  const columns = names.map((name, k) => [String(k), name]);
+  const axes = ["across", "up", "away"].slice(0, names.length).map((label, k) => [label, k === 2 ? [["-1", "none"], ...columns] : columns, String(k)]);
+  const picked = chosen(figure, [...axes, colourChoice(colourings)]), by = colourings[picked.pop()];
+  const shownAxes = picked.filter((k) => k >= 0), deep = shownAxes.length === 3;
+  const place = deep ? [shownAxes[0], shownAxes[2], shownAxes[1]] : [shownAxes[0], shownAxes[1] ?? shownAxes[0]];
+  const at = (some) => (deep ? dotsIn(some.map((i) => place.map((k) => points[i][k])), "", 2.6) : flatDots(...place.map((k) => some.map((i) => points[i][k]))));
+  return [[coloured(points.length, by, at), layout({ ...legendOf(by), ...(deep ? { scene: scene() } : { xaxis: plane, yaxis: { ...plane, scaleanchor: "x" } }) })]];
+}
+
+function maps({ points, colourings }, figure) { // the same samples in several planes, in the same colours
+  const [k] = chosen(figure, [colourChoice(colourings)]), by = colourings[k];
+  return points.map((each) => [
+    coloured(each.length, by, (some) => flatDots(...[0, 1].map((axis) => some.map((i) => each[i][axis])))),
+    layout({ ...legendOf(by), xaxis: plane, yaxis: { ...plane, scaleanchor: "x" } }),
+  ]);
 }
 
 // ---- two dimensions --------------------------------------------------------------------------------------------------
@@ -196,11 +213,12 @@ function probes({ factors, models, low }, figure) {
 }
 
 // ---- drawing ---------------------------------------------------------------------------------------------------------
-const kinds = { clouds, scatters, curves, latents, matrix, probes };
+const kinds = { clouds, scatters, curves, latents, maps, matrix, probes };
 const figures = [...document.querySelectorAll("figure")].filter((figure) => figure.querySelector(".plot"));
 const seen = new Set(figures);
 
 function draw(figure) {
+  if (!figure.offsetParent) return; // in a part that is folded
   const plots = kinds[figure.classList[0]](JSON.parse(figure.querySelector("script").textContent), figure);
   const boxes = [...figure.querySelectorAll(".plot")];
   boxes.forEach((box, k) => {
@@ -257,7 +275,8 @@ new ResizeObserver(([{ contentRect }]) => {
   if (contentRect.width !== width) requestAnimationFrame(drawAll);
   width = contentRect.width;
 }).observe(document.querySelector("main"));
-addEventListener("beforeprint", () => { root.classList.add("printing"); figures.forEach((figure) => seen.add(figure)); drawAll(); });
+document.addEventListener("toggle", drawAll, true);
+addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((part) => { part.open = true; }); root.classList.add("printing"); figures.forEach((figure) => seen.add(figure)); drawAll(); });
 addEventListener("afterprint", () => { root.classList.remove("printing"); drawAll(); });
 
 // A slider moves the picture behind its tile.

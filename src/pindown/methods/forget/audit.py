@@ -30,10 +30,12 @@ from pindown.auditing.evidence import (
     N_PERMUTATIONS,
     AuditScore,
     Evidence,
+    Objection,
     leak_controls,
     leak_score,
     r2,
     recovery_within_levels,
+    samples_for,
 )
 from pindown.auditing.plans import Plan, Summary, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, encoder_of
@@ -119,9 +121,10 @@ class ForgetSpec(MethodSpec["Forget"]):
         of_latents = measure(latents, rows.strata, effort=effort)
         if rows.data.floor is not None:
             of_latents = of_latents.with_floor(measure(rows.data.floor, rows.strata, effort=effort))
+        own = measure(_in_own_units(refits.fit, refits.fit.transform(rows.X, rows.side)), rows.strata, effort=effort)
         controls = leak_controls("nuisance", quick, latents, rows, rng, seed)
         scores: tuple[AuditScore, ...] = (
-            leak_score("nuisance decodable from the latents", of_latents),
+            leak_score("nuisance decodable from the latents", of_latents, own),
             AuditScore("nuisance decodable from X", of_x.worst, of_x.chance, of_x.p_value),
             _reconstruction(fit, rows),
         )
@@ -136,16 +139,21 @@ class ForgetSpec(MethodSpec["Forget"]):
             effort=Effort(n_seeds=1, n_permutations=N_PERMUTATIONS, max_samples=MAX_SAMPLES),
         )
         if max(of_x.p_value, again.p_value) > LEVEL:
-            why.append("the nuisance is not decodable from X, so there was nothing to remove")
+            probes = f"{' and '.join(probe.name for probe in QUICK)} probes"
+            reason = f"{probes} do not decode the nuisance from X, so there may be nothing to remove"
+            why.append(Objection(reason, "Use X as it is, or give features or samples that show the nuisance."))
         elif of_latents.excess >= of_x.excess:
-            why.append("the nuisance is as decodable from the latents as from X")
+            reason = "the nuisance is as decodable from the latents as from X"
+            why.append(Objection(reason, "Train longer, or give more samples of each level."))
         if of_latents.collapsed:
-            why.append("the latents have collapsed, and a constant is invariant to everything")
+            reason = "the latents have collapsed, and a constant is invariant to everything"
+            why.append(Objection(reason, "Ask for less invariance, or give more samples."))
         if rows.data.given is not None:
             kept = quick(latents, rows.data.given, given=None)
             scores += (AuditScore("given label decodable from the latents", kept.worst, kept.chance, kept.p_value),)
             if not scores[-1].good:
-                why.append(f"the given label is not decodable from the latents ({scores[-1]})")
+                reason = f"the given label is not decodable from the latents ({scores[-1]})"
+                why.append(Objection(reason, samples_for(scores[-1], len(rows))))
         return Evidence(scores, controls, tuple(why), of_latents, (leakage_verdict(of_latents),))
 
     def checks_before(self, est: Forget, data: Data, d: int, whole: Data) -> Verdicts:

@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from pindown.auditing.checks.nuisances import leakage_verdict
 from pindown.auditing.checks.samples import common_levels, enough_samples
-from pindown.auditing.evidence import N_PERMUTATIONS, AuditScore, Evidence, Strip, leak_controls, leak_score
+from pindown.auditing.evidence import N_PERMUTATIONS, AuditScore, Evidence, Objection, Strip, leak_controls, leak_score
 from pindown.auditing.plans import Plan, Summary
 from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
@@ -229,6 +229,7 @@ class LatentActionSpec(MethodSpec["LatentAction"]):
         controls = leak_controls("bodies", partial(measure, probes=QUICK), latents, held_out, rng, seed)
         explained_scores = [*_explained(fit, refits, bodies, latents, known)]
         least = min(explained_scores, key=lambda score: score.value)
+        empty = Objection(f"the latents are nearly empty ({least})", "Ask for more latents, or for less invariance.")
         ahead, strips = _steps_ahead(fit, bodies)
         return Evidence(
             (
@@ -239,7 +240,7 @@ class LatentActionSpec(MethodSpec["LatentAction"]):
                 *ahead,
             ),
             controls,
-            (f"the latents are nearly empty ({least})",) if found.collapsed or least.value < MIN_EXPLAINED else (),
+            (empty,) if found.collapsed or least.value < MIN_EXPLAINED else (),
             found,
             (leakage_verdict(found),),
             strips=strips,

@@ -24,7 +24,7 @@ from pindown.auditing.checks.dictionaries import (
 )
 from pindown.auditing.checks.noise import Ceiling, Moved, matched_ceiling
 from pindown.auditing.checks.verdict import Verdict, at_least
-from pindown.auditing.evidence import AuditScore, Control, Evidence
+from pindown.auditing.evidence import AuditScore, Control, Evidence, Objection
 from pindown.auditing.plans import Plan, Summary, missing_in_general
 from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import Comparison, FitScore, MethodSpec, Roles, Verdicts
@@ -196,8 +196,11 @@ class SparseBasisSpec(MethodSpec["SparseBasis"]):
             f"sparsity {on_permuted:.3f}.",
             on_permuted < (value + max(chance, 0.0)) / 2 or value <= chance + MIN_GAIN,
         )
-        why = () if value > chance + MIN_GAIN else (f"latents of permuted features are about as sparse ({score})",)
-        return Evidence((score,), (control,), why)
+        reason = f"latents of permuted features are about as sparse ({score})"
+        why = Objection(
+            reason, "Give samples that are sparse in some basis; with these, more steps or samples may help."
+        )
+        return Evidence((score,), (control,), () if value > chance + MIN_GAIN else (why,))
 
     def checks_before(self, est: SparseBasis, data: Data, d: int, whole: Data) -> Verdicts:
         return (samples_for_atoms(len(whole), d, max(d, data.X.shape[1])),)
