@@ -144,19 +144,22 @@ def _audited(
 
 
 def _together(before: Verdicts, after: Verdicts) -> Verdicts:
-    """Return both, each once: counts from before, since all samples are counted there.
+    """Return both, one verdict on each condition: counts from before; of others the latter if it holds, or the worse.
 
     Whether classes span all directions is decided in the latents, since a nonlinear mixing distorts their span.
     """
-    spanned = next((v for v in after if v.assumption == theory.AFFINE_GENERATORS and v.outcome == "holds"), None)
-    kept = [v for v in before if not (spanned and v.assumption == theory.AFFINE_GENERATORS)]
-    counted = {v.assumption for v in before if isinstance(v.assumption, theory.Diversity)}
-    new = [v for v in after if v.assumption not in counted]
-    for v in before:
-        if spanned and v.assumption == theory.AFFINE_GENERATORS and v.outcome != "holds":
-            why = f"{spanned.why} Before training it looked otherwise: a nonlinear mixing distorts spans. {v.why}"
-            new[new.index(spanned)] = replace(spanned, why=why)
-    return tuple({str(verdict): verdict for verdict in (*kept, *new)}.values())
+    found = {verdict.assumption: verdict for verdict in before}
+    for verdict in after:
+        seen = found.get(verdict.assumption)
+        if seen is None:
+            found[verdict.assumption] = verdict
+        elif not isinstance(verdict.assumption, theory.Diversity) and verdict.outcome != seen.outcome:
+            if verdict.outcome == "holds":
+                why = f"{verdict.why} Before training it looked otherwise, as a nonlinear mixing distorts spans."
+                found[verdict.assumption] = replace(verdict, why=why)
+            elif verdict.outcome == "fails":
+                found[verdict.assumption] = verdict
+    return tuple(found.values())
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class Ruler:
 def _score_ruler(score: AuditScore) -> Ruler:
     p = "" if score.p_value is None else f", p = {score.p_value:.2g}"
     floor = "" if score.floor is None else f", floor {shown(score.floor, 3)}"
-    whose = "" if score.yours is None else f"{score.of}; your fit {shown(score.yours, 3)}; "
+    whose = "" if score.yours is None else f"of {score.of}; your fit {shown(score.yours, 3)}; "
     note, others = f"{whose}chance {shown(score.chance, 3)}{floor}{p}", () if score.yours is None else (score.yours,)
     return Ruler(score.name, score.value, score.chance, note, score.unit, score.good, None, others, score.floor)
 

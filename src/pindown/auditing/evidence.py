@@ -45,7 +45,7 @@ class AuditScore:
     unit: str = ""
     leak: bool = False  # whether less is better: a nuisance should not be decodable
     floor: float | None = None  # of a leak: what latents score that are known to be free of the nuisance
-    of: str = "the worst refit"
+    of: str = ""  # which fit the value is of
     yours: float | None = None  # the score of your own fit on the same samples, which it may have learned from
 
     @property
@@ -58,9 +58,9 @@ class AuditScore:
     def __str__(self) -> str:
         p = "" if self.p_value is None else f", p = {self.p_value:.2g}"
         floor = "" if self.floor is None else f", floor {printed(self.floor)}"
-        value = f"{bounded(self.value, self.unit)}{self.unit and ' ' + self.unit}"
+        value = f"{bounded(self.value, self.unit)}{self.unit and ' ' + self.unit}{self.of and ' in ' + self.of}"
         yours = "" if self.yours is None else f", your fit {bounded(self.yours, self.unit)}"
-        return f"{self.name}: {value} in {self.of}{yours} (chance {bounded(self.chance, self.unit)}{floor}{p})"
+        return f"{self.name}: {value}{yours} (chance {bounded(self.chance, self.unit)}{floor}{p})"
 
 
 def bounded(value: float, unit: str = "") -> str:
@@ -136,7 +136,7 @@ def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generat
     """Test refits, a fit to shuffled side information, and a refit on permuted X; ``more`` are further scores."""
     held_out = refits.held_out
     worst = min((test(fit, held_out, rng) for fit in refits.others), key=lambda score: score.value)
-    score = replace(worst, yours=test(refits.fit, held_out, np.random.default_rng(0)).value)
+    score = replace(worst, of="the worst refit", yours=test(refits.fit, held_out, np.random.default_rng(0)).value)
     found = test(refits.null, held_out.shuffled(rng), rng)
     permuted = test(refits.others[0], held_out.with_permuted_columns(rng), rng)
     controls = tuple(
@@ -197,7 +197,7 @@ def reconstruction_evidence(refits: Refits, permuted: Samples, *more: AuditScore
     value = min(_reconstructed(fit, refits.held_out) for fit in refits.others)
     elsewhere = _reconstructed(refits.others[0], permuted)
     yours = _reconstructed(refits.fit, refits.held_out)
-    score = AuditScore("X reconstructed from the latents (R²)", value, chance, yours=yours)
+    score = AuditScore("X reconstructed from the latents (R²)", value, chance, of="the worst refit", yours=yours)
     control = Control(
         "permuted X",
         "what was learned does not hold if each feature is permuted on its own.",

@@ -335,8 +335,12 @@ class Audit:
             yield Answer("Stable across refits", IN_A_WORD[outcome], f"{found}; {worst.threshold} is needed", outcome)
 
     def _claimed(self) -> Answer:
-        why = "" if self.claims else counted(len(self.objections), "reason") + " below"
-        return Answer("Supported claim", self.short_claim, why, "holds" if self.claims else "fails")
+        if self.theorem is None or not self.claims:
+            return Answer("Supported claim", "none", f"{counted(len(self.objections), 'reason')} below", "fails")
+        claim = self.short_claim.replace("the nuisance", self.names.role("nuisance", "the nuisance"))
+        trusted = sum(v.outcome == "undecided" for v in self.needed) + len(self.on_trust)
+        conditions = f"if {counted(trusted, 'condition')} below hold{'s' if trusted == 1 else ''}" if trusted else ""
+        return Answer("Supported claim", claim, conditions, "holds")
 
     # ---- text, notebooks and files ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import SelectKBest, f_classif, f_regression
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -140,6 +141,15 @@ PROBES = (
     Probe("boosting", _boosting, seeded=True),
     Probe("network", _network, seeded=True),
 )
+
+
+def _single_feature(views: Views, setting: Setting) -> tuple[Matrix, BaseEstimator]:
+    best = SelectKBest(f_classif if setting.n_levels else f_regression, k=1)  # of the samples to fit
+    return views.standardised, make_pipeline(best, _last(setting, 1.0))
+
+
+SINGLE_FEATURE = Probe("single feature", _single_feature)
+"""Sees one feature of many, whose effect penalties on all of them hide: for data, not for embeddings."""
 
 
 def read_probes(probes: str | Probe | Sequence[str | Probe]) -> tuple[Probe, ...]:

@@ -57,6 +57,7 @@ from pindown.methods.forget.approach import ForgetSummary
 from pindown.methods.forget.nuisance import as_table, read_columns
 from pindown.methods.forget.transport import TRANSPORTED
 from pindown.metrics import PROBES, Effort, leakage
+from pindown.metrics.probes import SINGLE_FEATURE
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1_024  # images that are preprocessed at once
 
-QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))  # enough for a nuisance in X
+QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))
+OF_DATA = (*QUICK, SINGLE_FEATURE)  # enough for a nuisance in X
 
 FEW, STARTS = 1_000, 3
 """With fewer held-out samples than the first, probes are trained from so many seeds, since one may learn nothing."""
@@ -117,7 +119,7 @@ class ForgetSpec(MethodSpec["Forget"]):
         measure = partial(leakage, groups=rows.units, given=rows.data.given, continuous=False, random_state=seed)
         quick = partial(measure, probes=QUICK, effort=Effort(n_seeds=1, n_permutations=N_PERMUTATIONS))
         effort = Effort(n_seeds=STARTS if len(rows) <= FEW else 1)
-        of_x = quick(_as_columns(fit, rows.X), rows.strata)
+        of_x = quick(_as_columns(fit, rows.X), rows.strata, probes=OF_DATA)
         of_latents = measure(latents, rows.strata, effort=effort)
         if rows.data.floor is not None:
             of_latents = of_latents.with_floor(measure(rows.data.floor, rows.strata, effort=effort))
@@ -134,12 +136,13 @@ class ForgetSpec(MethodSpec["Forget"]):
         again = quick(
             _as_columns(fit, others.X),
             others.strata,
+            probes=OF_DATA,
             groups=others.units,
             given=others.data.given,
             effort=Effort(n_seeds=1, n_permutations=N_PERMUTATIONS, max_samples=MAX_SAMPLES),
         )
         if max(of_x.p_value, again.p_value) > LEVEL:
-            probes = f"{' and '.join(probe.name for probe in QUICK)} probes"
+            probes = f"{' and '.join(probe.name for probe in OF_DATA)} probes"
             reason = f"{probes} do not decode the nuisance from X, so there may be nothing to remove"
             why.append(Objection(reason, "Use X as it is, or give features or samples that show the nuisance."))
         elif of_latents.excess >= of_x.excess:
