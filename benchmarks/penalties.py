@@ -90,11 +90,6 @@ def sampled_rows(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
     return DependencySparsity(weight=1.0, n_columns=1, n_samples=max(1, len(z) // 4))(step.decoder, z, chance)
 
 
-def sampled_pixels(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
-    chance = torch.rand(z.shape, generator=step.generator, device=DEVICE)
-    return DependencySparsity(weight=1.0, n_pixels=1, n_samples=max(1, len(z) // 4))(step.decoder, z, chance)
-
-
 def exact_apart(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
     """Call the function in addition to a decoding of its own."""
     return step.decoder(z), dependency_sparsity(step.decoder, z)
@@ -127,7 +122,6 @@ WAYS: dict[str, Callable[[Step, Tensor], tuple[Tensor, Tensor]]] = {
     "plain": plain,
     "one sampled column": sampled,
     "one sampled column, a quarter of the rows": sampled_rows,
-    "one sampled pixel, a quarter of the rows": sampled_pixels,
     "exact": exact,
     "exact, decoded apart": exact_apart,
     "vmap(jvp)": vmap_of_jvp,

@@ -117,44 +117,13 @@ def test_decoders_of_images_and_their_normalisations_are_pushed_in_closed_form(b
 def test_samples_and_columns_that_are_taken_have_the_mean_of_all(penalty):
     decoder, z = seeded(SMOOTH["images in groups"]), latents()
     whole = type(penalty)()(decoder, z, torch.zeros(z.shape))[1]
-    if isinstance(penalty, DependencySparsity):  # the first rows of a batch: of all the batches that begin elsewhere
+    if penalty.n_samples:  # the first rows of a batch: of all the batches that begin elsewhere
         parts = [penalty(decoder, z.roll(k, 0), torch.zeros(z.shape)) for k in range(len(z))]
     else:  # the latent with the least of some random numbers: of all the latents that may have it
         parts = [penalty(decoder, z, -torch.eye(3)[[j] * len(z)]) for j in range(3)]
     torch.testing.assert_close(torch.stack([cost for _, cost in parts]).mean(), whole)
     assert all(x.shape == decoder(z).shape for x, _ in parts)
     torch.testing.assert_close(parts[0][0], decoder(z))
-
-
-@pytest.mark.parametrize("kind", [DependencySparsity, DependencyCount])
-@pytest.mark.parametrize("n_pixels", [1, 5])
-def test_pixels_that_are_taken_have_the_mean_of_all_in_value_and_gradient(kind, n_pixels):
-    decoder, z = seeded(SMOOTH["images in groups"]), latents().requires_grad_()
-    whole = kind()(decoder, z, torch.zeros(z.shape))[1]
-    m = decoder(z)[0].numel()
-    # From each pixel on as often as from any other, which is what a uniform number makes of it.
-    starts = [(pixel + 0.5) / m for pixel in range(m)]
-    parts = [kind(n_pixels=n_pixels)(decoder, z, torch.full(z.shape, start)) for start in starts]
-    mean = torch.stack([cost for _, cost in parts]).mean()
-    torch.testing.assert_close(mean, whole)
-    for weight in (z, decoder[0].weight):
-        ours, theirs = (torch.autograd.grad(cost, weight, retain_graph=True)[0] for cost in (mean, whole))
-        torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(parts[0][0], decoder(z))
-
-
-def test_each_sample_takes_pixels_of_its_own_and_a_batch_may_take_fewer_samples():
-    decoder, z = seeded(SMOOTH["images in groups"]), latents()
-    whole = DependencySparsity()(decoder, z, torch.zeros(z.shape))[1]
-    draws = [
-        DependencySparsity(n_pixels=3, n_samples=4)(decoder, z, torch.rand(z.shape, generator=rng(k)))[1]
-        for k in range(100)
-    ]
-    # Rows that are taken are the first of a batch, so that only pixels vary here.
-    four = DependencySparsity(n_samples=4)(decoder, z, torch.zeros(z.shape))[1]
-    error = torch.stack(draws).std() / math.sqrt(len(draws))
-    assert abs(torch.stack(draws).mean() - four) < 5 * error < 0.3 * four
-    assert four != whole
 
 
 @pytest.mark.parametrize("n_columns", [1, 2])
@@ -183,23 +152,13 @@ def test_scaling_latents_or_observations_does_not_cheat_standardised_units_but_d
     torch.testing.assert_close(after[1], 0.3 * before[1])
 
 
-def test_active_latents_alone_are_counted():
-    decoder, z = seeded(KINKED["leaky"]), latents(9)
-    active = z.abs().topk(2).indices  # (n, 2)
-    restricted = dependency_sparsity(decoder, z, active=active, z_scale=RAW, x_scale=RAW)
-    mask = torch.zeros_like(z).scatter(1, active, 1.0)
-    torch.testing.assert_close(restricted, (reference(decoder, z) * mask[:, None]).abs().sum() / len(z))
-    everything = torch.arange(3).expand(9, 3)
-    torch.testing.assert_close(dependency_sparsity(decoder, z, active=everything), dependency_sparsity(decoder, z))
-
-
 def test_thousands_of_latents_need_no_unit_vectors():
     # One-hot tangents would take 64 · 32 · 20,000 · 4 bytes = 164 MB beside the 5 MB of weights.
     decoder, z = nn.Sequential(nn.Linear(20_000, 64), nn.ReLU(), nn.Linear(64, 4)), torch.zeros(32, 20_000)
-    active = torch.randint(20_000, (32, 64), generator=rng())
+    chosen = torch.randint(20_000, (64, 32), generator=rng())
     largest = LargestResult()
     with largest:
-        dependency_sparsity(decoder, z, active=active, z_scale=RAW, x_scale=RAW)
+        pushforward(decoder, z, chosen)
     assert largest.size <= 20_000 * 64
 
 

@@ -1,8 +1,8 @@
-"""Columns and rows of a decoder's Jacobian, which penalties can differentiate again.
+"""Columns of a decoder's Jacobian, which penalties can differentiate again.
 
 `pushforward` carries tangents through the decoder layer by layer, next to its output. Common layers have rules made of
 plain tensor operations, so that a penalty on the columns costs an ordinary backward pass. Other layers are left to
-``torch.func``. `pullback` computes rows by reverse mode.
+``torch.func``.
 """
 
 from __future__ import annotations
@@ -80,38 +80,6 @@ def pushforward(decoder: Decoder, z: Tensor, tangents: Tensor | None = None) -> 
     x, moved = _push(decoder, z, tangents)
     dense = _dense(moved, z)
     return Pushed(x, dense.expand(len(dense), *x.shape))
-
-
-def pullback(decoder: Decoder, z: Tensor, n_pixels: int, uniform: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Return the decoded latents, gradients (k, n, d) of k observed variables, and the number that each represents.
-
-    The variables of a sample are equally spaced from a random first one, chosen by its number `uniform` in [0, 1): all
-    are equally likely. A sum over them times the number that each represents is an unbiased estimate of the whole sum.
-
-    Examples
-    --------
-    >>> _, gradients, times = pullback(torch.nn.Identity(), torch.zeros(2, 3), 1, torch.tensor([0.0, 0.9]))
-    >>> gradients.tolist(), times
-    ([[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]], 3.0)
-    """
-    check_samples_apart(decoder)
-    with torch.enable_grad():
-        z = z if z.requires_grad else z.detach().requires_grad_()
-        with sdpa_kernel(SDPBackend.MATH):  # torch's fast attention has no second derivative
-            x = decoder(z)
-        if not x.requires_grad:
-            raise _not_differentiable("the decoder")
-        flat = x.flatten(1)
-        m = flat.shape[1]
-        k = min(n_pixels, m)
-        fractions = (torch.arange(k, device=z.device)[:, None] / k + uniform.detach()) % 1  # (k, n)
-        which = (fractions * m).long().clamp_max(m - 1)
-        gradients = [
-            torch.autograd.grad(flat.gather(1, each[:, None]).sum(), z, create_graph=True, allow_unused=True)[0]
-            for each in which
-        ]
-    zero = torch.zeros_like(z)
-    return x, torch.stack([zero if each is None else each for each in gradients]), m / k
 
 
 def check_indices(name: str, indices: Tensor, n: int) -> None:

@@ -15,27 +15,20 @@ import torch
 from torch import Tensor
 
 from pindown.errors import InputError
-from pindown.losses.jacobian import Decoder, Pushed, check_indices, pullback, pushforward
+from pindown.losses.jacobian import Decoder, pushforward
 
-MIN_SCALE = 1e-3
-"""Lower limit of the standard deviation of an observed variable, relative to the largest."""
+MIN_SCALE = 1e-3  # lower limit of the standard deviation of an observed variable, relative to the largest
 
 
 def dependency_sparsity(
-    decoder: Decoder,
-    z: Tensor,
-    *,
-    active: Tensor | None = None,
-    z_scale: Tensor | None = None,
-    x_scale: Tensor | None = None,
+    decoder: Decoder, z: Tensor, *, z_scale: Tensor | None = None, x_scale: Tensor | None = None
 ) -> Tensor:
     r"""Return the L1 norm of the decoder's Jacobian in standardised units, averaged over samples.
 
     .. math:: \frac1n \sum_{\text{samples}} \sum_{ij}
               \left|\frac{\partial g_i(z)}{\partial z_j}\right| \frac{\operatorname{std} z_j}{\operatorname{std} x_i}
 
-    It is zero if and only if no observed variable depends on a latent. `DependencySparsity` estimates it from random
-    latents or observed variables.
+    It is zero if and only if no observed variable depends on a latent.
 
     Parameters
     ----------
@@ -43,9 +36,6 @@ def dependency_sparsity(
         Maps (n, d) to (n, ...). `pushforward` lists the layers that have a closed form.
     z
         Latents (n, d).
-    active
-        Restrict the sum to these latents of each sample, int64 of shape (n, k), such as ``z.topk(k).indices`` in a
-        sparse autoencoder. Nothing is computed for the others.
     z_scale, x_scale
         Standard deviations of the latents (d,) and of the observed variables (shape of a sample of x). None takes those
         of this batch, with gradients. ``torch.ones(())`` gives raw units.
@@ -59,28 +49,8 @@ def dependency_sparsity(
     >>> z, raw = torch.randn(100, 2, generator=torch.Generator().manual_seed(0)), torch.ones(())
     >>> dependency_sparsity(decoder, z, z_scale=raw, x_scale=raw).item()
     3.0
-
-    Latents ten times as large, decoded by weights a tenth as large, have the same penalty:
-
-    >>> before = dependency_sparsity(decoder, z)
-    >>> decoder.weight.data /= 10
-    >>> torch.allclose(dependency_sparsity(decoder, 10 * z), before)
-    True
     """
-    n, d = z.shape
-    if active is not None:
-        check_indices("active", active, n)
-    pushed = pushforward(decoder, z, None if active is None else active.mT)
-    scale = (batch_scale(z) if z_scale is None else z_scale).expand(d)
-    return _l1(pushed, scale[:, None] if active is None else scale[active.mT], x_scale)
-
-
-def _l1(pushed: Pushed, z_scale: Tensor, x_scale: Tensor | None) -> Tensor:
-    """Return the L1 norm of columns of the Jacobian; `z_scale` has one number per column, (k, 1) or (k, n)."""
-    x_scale = batch_scale(pushed.x) if x_scale is None else x_scale
-    per_unit = (1 / x_scale).to(pushed.x).expand(pushed.x.shape[1:]).flatten()  # (m,)
-    per_column = pushed.columns.abs().flatten(2) @ per_unit  # (k, n)
-    return (per_column * z_scale).sum() / pushed.columns.shape[1]
+    return _l1_norm(_standardised(decoder, z, z_scale, x_scale))
 
 
 def dependency_count(
@@ -117,16 +87,24 @@ def dependency_count(
     2.0
     1.71
     """
-    scale = (batch_scale(z) if z_scale is None else z_scale).expand(z.shape[1])
+    return _soft_count(_standardised(decoder, z, z_scale, x_scale), epsilon)
+
+
+def _standardised(decoder: Decoder, z: Tensor, z_scale: Tensor | None, x_scale: Tensor | None) -> Tensor:
+    """Return the columns of the Jacobian in standardised units, (d, n, m)."""
+    z_scale = batch_scale(z) if z_scale is None else z_scale
     x, columns = pushforward(decoder, z)
     x_scale = batch_scale(x) if x_scale is None else x_scale
-    squares = (columns / x_scale).square().mean(1).flatten(1) * scale[:, None].square()  # (d, m)
-    return _soft_count(squares, epsilon)
+    return (columns / x_scale).flatten(2) * z_scale.expand(z.shape[1])[:, None, None]
 
 
-def _soft_count(squares: Tensor, epsilon: float) -> Tensor:
-    """Return about the number of squares above ε²."""
-    return torch.log1p(squares / epsilon**2).sum() / math.log1p(1 / epsilon**2)
+def _l1_norm(columns: Tensor) -> Tensor:
+    return columns.abs().sum() / columns.shape[1]
+
+
+def _soft_count(columns: Tensor, epsilon: float) -> Tensor:
+    """Return about the number of root mean squares above ε."""
+    return torch.log1p(columns.square().mean(1) / epsilon**2).sum() / math.log1p(1 / epsilon**2)
 
 
 def batch_scale(values: Tensor) -> Tensor:
@@ -162,34 +140,7 @@ class Penalty(ABC):
 
 
 @dataclass(frozen=True)
-class _DependencyPenalty(Penalty):
-    """A penalty on some entries of the Jacobian."""
-
-    n_columns: int | None = field(default=None, kw_only=True)
-    n_samples: int | None = field(default=None, kw_only=True)
-    n_pixels: int | None = field(default=None, kw_only=True)
-    min_samples: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, minimum in (("n_columns", 1), ("n_samples", self.min_samples), ("n_pixels", 1)):
-            if (value := getattr(self, name)) is not None and value < minimum:
-                raise InputError(name, f"`{name}` must be at least {minimum} or None, got {value}.")
-        if self.n_columns is not None and self.n_pixels is not None:
-            raise InputError("n_pixels", "Pass either `n_columns` (latents) or `n_pixels` (observed variables).")
-
-    def __call__(self, decoder: Decoder, z: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """Return decoder(z) and the weighted penalty."""
-        x, cost = self._cost(decoder, z[: self.n_samples], batch_scale(z), uniform[: self.n_samples])
-        return x if len(x) == len(z) else torch.cat([x, decoder(z[len(x) :])]), cost
-
-    @abstractmethod
-    def _cost(self, decoder: Decoder, z: Tensor, scale: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """Return decoder(z) and the weighted penalty, for latents whose standard deviations (d,) are given."""
-
-
-@dataclass(frozen=True)
-class DependencySparsity(_DependencyPenalty):
+class DependencySparsity(Penalty):
     """`dependency_sparsity` with a weight: few observed variables depend on each latent.
 
     Parameters
@@ -197,12 +148,9 @@ class DependencySparsity(_DependencyPenalty):
     weight : float
         Nats per unit of the penalty.
     n_columns : int or None
-        Number of random latents per sample, by forward mode; None takes all.
+        Number of random latents per sample; None takes all. The expectation is the same.
     n_samples : int or None
         Number of samples of a batch; None takes all.
-    n_pixels : int or None
-        Number of random observed variables per sample, by reverse mode. Costs less than `n_columns` for many latents.
-        The expectation is the same for any choice.
 
     Examples
     --------
@@ -213,26 +161,45 @@ class DependencySparsity(_DependencyPenalty):
     6.0
     """
 
-    def _cost(self, decoder: Decoder, z: Tensor, scale: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        if self.n_pixels is not None:
-            x, gradients, times = pullback(decoder, z, self.n_pixels, uniform[:, 0])
-            return x, self.weight * (times * (gradients.abs() @ scale).sum() / len(z))
-        d, columns, per_column = z.shape[1], None, scale[:, None]
-        if self.n_columns is not None and self.n_columns < d:
-            columns = uniform.argsort(1)[:, : self.n_columns].mT  # (k, n)
-            per_column = scale[columns] * (d / self.n_columns)
-        pushed = pushforward(decoder, z, columns)
+    n_columns: int | None = field(default=None, kw_only=True)
+    n_samples: int | None = field(default=None, kw_only=True)
+    min_samples: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, minimum in (("n_columns", 1), ("n_samples", self.min_samples)):
+            if (value := getattr(self, name)) is not None and value < minimum:
+                raise InputError(name, f"`{name}` must be at least {minimum} or None, got {value}.")
+
+    def __call__(self, decoder: Decoder, z: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Return decoder(z) and the weighted penalty."""
+        some, scale = z[: self.n_samples], batch_scale(z)[:, None]
+        chosen, k = None, z.shape[1]
+        if self.n_columns is not None and self.n_columns < k:
+            k = self.n_columns
+            chosen = self._ordered(uniform[: len(some)])[:, :k].mT  # (k, n)
+            scale = scale[:, 0][chosen]
         # Observations are standardised already: their scale in the data is 1, whatever it is in this batch.
-        return pushed.x, self.weight * _l1(pushed, per_column, torch.ones((), device=z.device))
+        x, columns = pushforward(decoder, some, chosen)
+        cost = self.weight * (z.shape[1] / k) * self._size(columns.flatten(2) * scale[..., None])
+        return x if len(x) == len(z) else torch.cat([x, decoder(z[len(x) :])]), cost
+
+    def _ordered(self, uniform: Tensor) -> Tensor:
+        """Return a random order of the latents for each sample, (n, d)."""
+        return uniform.argsort(1)
+
+    def _size(self, columns: Tensor) -> Tensor:
+        """Return the penalty of standardised columns (k, n, m), without its weight."""
+        return _l1_norm(columns)
 
 
 @dataclass(frozen=True)
-class DependencyCount(_DependencyPenalty):
+class DependencyCount(DependencySparsity):
     """`dependency_count` with a weight: few dependencies, counted whatever their strength.
 
     Parameters
     ----------
-    weight, n_columns, n_samples, n_pixels
+    weight, n_columns, n_samples
         As in `DependencySparsity`, but all samples of a batch share the choice. With `n_samples` it is the count of a
         smaller batch, which differs in expectation.
     epsilon : float
@@ -262,17 +229,8 @@ class DependencyCount(_DependencyPenalty):
         """Return a count with 0.3 of the epsilon, which removes weak dependencies late in training."""
         return replace(self, epsilon=0.3 * self.epsilon)
 
-    def _cost(self, decoder: Decoder, z: Tensor, scale: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        n, d = z.shape
-        if self.n_pixels is not None:
-            x, gradients, times = pullback(decoder, z, self.n_pixels, uniform[:1, 0].expand(n))
-            squares = gradients.square().mean(1) * scale.square()  # (k, d)
-            return x, self.weight * (times * _soft_count(squares, self.epsilon))
-        columns, k = None, d
-        if self.n_columns is not None and self.n_columns < d:
-            k = self.n_columns
-            chosen = uniform[0].argsort()[:k]  # the same for all samples, since squares are averaged over them
-            columns, scale = chosen[:, None].expand(k, n), scale[chosen]
-        x, pushed = pushforward(decoder, z, columns)
-        squares = pushed.square().mean(1).flatten(1) * scale[:, None].square()  # (k, m)
-        return x, self.weight * (d / k) * _soft_count(squares, self.epsilon)
+    def _ordered(self, uniform: Tensor) -> Tensor:
+        return uniform[:1].argsort(1).expand(uniform.shape)  # the same for all, since squares are averaged over samples
+
+    def _size(self, columns: Tensor) -> Tensor:
+        return _soft_count(columns, self.epsilon)

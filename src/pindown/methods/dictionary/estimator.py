@@ -223,7 +223,7 @@ class Dictionary(Decodes, BaseEncoder):
 
     @property
     def _seeks_sparsity(self) -> bool:
-        return isinstance(self.penalty, DependencyCount | DependencySparsity) and self.penalty.weight > 0
+        return isinstance(self.penalty, DependencySparsity) and self.penalty.weight > 0
 
     def _accepts(self, shape: tuple[int, ...]) -> bool:
         return len(shape) == 1 or (is_image(shape) and self.preprocess is preprocessing.default_preprocessing)
@@ -300,9 +300,9 @@ class Dictionary(Decodes, BaseEncoder):
 
     def _sampled(self, penalty: Penalty) -> Penalty:
         """Return a penalty that takes some latents and samples of images, unless it sets others."""
-        if len(self.shape_in_) == 1 or not isinstance(penalty, DependencyCount | DependencySparsity):
+        if len(self.shape_in_) == 1 or not isinstance(penalty, DependencySparsity):
             return penalty
-        chosen = (penalty.n_columns, penalty.n_samples, penalty.n_pixels) != (None, None, None)
+        chosen = (penalty.n_columns, penalty.n_samples) != (None, None)
         return penalty if chosen else replace(penalty, n_columns=IMAGE_COLUMNS, n_samples=IMAGE_SAMPLES)
 
     def _initialised(self, training: Training, seed: int, k: int) -> Autoencoder:
