@@ -162,7 +162,7 @@ def test_after_forget_looks_for_leaks_and_for_life():
 def test_after_dictionary_judges_the_support():
     world = Structured.from_support(np.ones((4, 2)), random_state=0)
     sample = world.sample(1_000, random_state=0)
-    dictionary = Dictionary(2, n_restarts=1, max_iter=20, verbose=False, random_state=0).fit(sample.x)
+    dictionary = Dictionary(2, n_restarts=1, max_iter=20, verbose=False, random_state=1).fit(sample.x)
     verdicts = said(checks.after(dictionary, sample.x))
     of_codes = {conditions.STRUCTURE_KEPT, conditions.INJECTIVE_ENCODER}
     of_supports = {theory.DIVERSE_SUPPORT, theory.INDEPENDENT_BLOCKS, theory.SUFFICIENT_NONLINEARITY}

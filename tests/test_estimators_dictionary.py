@@ -12,7 +12,7 @@ from pindown.data import ArraySource
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity
 from pindown.methods.dictionary.autoencoder import Autoencoder
-from pindown.methods.dictionary.dependence import widest_gap
+from pindown.methods.dictionary.dependence import moments_of, widest_gap
 from pindown.methods.dictionary.isomap import isomap, isomap_init
 from pindown.methods.dictionary.rotation import rotation_optima
 from pindown.metrics import linear_r2, mcc
@@ -154,16 +154,16 @@ def some_rotation(d=3):
     return torch.linalg.qr(torch.randn(d, d, generator=torch.Generator().manual_seed(1), dtype=torch.float64))[0]
 
 
-def test_a_rotation_changes_latents_and_dependence_but_not_the_bound(data):
+def test_a_linear_map_changes_latents_and_their_dependence_but_not_the_bound(data):
     x = data[0].x.double()
     model = autoencoder(x)
-    bound, latents, dependence = model.bound(x, seed=0), model.encoder(x), model.dependence(x)
-    turn = some_rotation()
-    model.rotate(turn)
-    model.rotate(turn)  # turns add up
+    bound, latents, white = model.bound(x, seed=0), model.encoder(x), moments_of(model, x)
+    linear = some_rotation() + 0.3
+    model.map_latents(linear)
+    model.map_latents(linear)  # maps add up
     assert model.bound(x, seed=0) == pytest.approx(bound, rel=1e-9)
-    torch.testing.assert_close(model.encoder(x), latents @ turn @ turn)
-    assert (model.dependence(x) - dependence).abs().max() > 1e-3
+    torch.testing.assert_close(model.encoder(x), latents @ linear @ linear)
+    np.testing.assert_allclose(moments_of(model, x), white)  # along white latents nothing changes
 
 
 def test_the_bound_is_exact_for_a_linear_gaussian_model():
@@ -234,7 +234,7 @@ def test_the_sparsest_rotation_is_found_from_any_angle(seed):
     gradients = world.mixing.gradients(z) / world.mixing(z).std(0)[:, None]
     moments = (torch.einsum("nij,nik->ijk", gradients, gradients) / len(z)).numpy()
     turn = some_rotation().numpy()
-    found = np.abs(turn.T @ rotation_optima(rotated(moments, turn)).rotations[0])
+    found = np.abs(turn.T @ rotation_optima(rotated(moments, turn)).maps[0])
     assert np.sort(found.max(0))[0] > 0.999
     assert sorted(found.argmax(0)) == [0, 1, 2]
 
@@ -247,7 +247,7 @@ def two_sparse_features_and_three_dense(nonlinearity):
 
 def test_the_count_of_dependencies_finds_the_truth_where_the_l1_norm_prefers_another_basis():
     moments = two_sparse_features_and_three_dense(nonlinearity=0.15)
-    found = rotation_optima(moments).rotations[0]
+    found = rotation_optima(moments).maps[0]
     assert np.abs(found).max(0) == pytest.approx([1, 1], abs=1e-3)
     slant = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
 
@@ -258,7 +258,7 @@ def test_the_count_of_dependencies_finds_the_truth_where_the_l1_norm_prefers_ano
 
 
 def test_nearly_linear_features_hide_the_truth_from_any_count():
-    found = rotation_optima(two_sparse_features_and_three_dense(nonlinearity=0.0)).rotations[0]
+    found = rotation_optima(two_sparse_features_and_three_dense(nonlinearity=0.0)).maps[0]
     assert np.abs(found).max() == pytest.approx(np.sqrt(0.5), abs=1e-3)  # three slanted rows become single
 
 

@@ -54,8 +54,8 @@ for name, penalty in (("without", None), ("with the penalty", DependencySparsity
     print(
         f"{name}: {found.before:.2f} latents reach a pixel, {found.after:.2f} after one rotation, likelihood", end=" "
     )
-    print(f"{flow.score(x[-500:]):.2f}. {found.symmetry}")
-    sheets.append(found.traversals(steps=7, rotated=False))
+    print(f"{flow.score(x[-500:]):.2f} {found}")
+    sheets.append(found.traversals(steps=7, new=False))
 gap = np.full((len(sheets[0]), 12, 3), 255, dtype=np.uint8)
 sheet = np.concatenate([sheets[0], gap, sheets[1]], axis=1)
 save_png(Path(__file__).with_name("flow.png"), sheet.repeat(2, 0).repeat(2, 1))

@@ -20,6 +20,6 @@ room, turn = Room(32, factors=NAMES, fixed={"shape": 0}, domain=Reals()), torch.
 turn = torch.linalg.qr(turn)[0]
 found = disentangle(lambda z: room(z @ turn), torch.randn(1_000, 5, generator=rng), n_samples=60, n_outputs=400)
 print(found)
-before, after = (found.traversals(steps=7, rotated=rotated) for rotated in (False, True))
+before, after = (found.traversals(steps=7, new=new) for new in (False, True))
 gap = np.full((len(before), 12, 3), 255, dtype=np.uint8)
 save_png(Path(__file__).with_name("turned.png"), np.concatenate([before, gap, after], axis=1).repeat(2, 0).repeat(2, 1))

@@ -376,7 +376,7 @@ def _rotated_generator(random_state: int, budget: Budget) -> tuple[Disentangled,
     held_out = whiten.transform(isomap.transform(flat[n:])) @ rotation
     found = disentangle(decoder, held_out, n_samples=200, n_outputs=300, n_starts=8)
     truth = z[n:].numpy()
-    return found, mcc(held_out, truth), mcc(held_out @ found.rotation, truth)
+    return found, mcc(held_out, truth), mcc(held_out @ found.unmixing, truth)
 
 
 class Panel(NamedTuple):

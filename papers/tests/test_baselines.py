@@ -87,7 +87,7 @@ def test_a_trained_autoencoder_is_disentangled_without_training(plain, simulatio
     codes, back = plain.transform(test.x).float() @ evenly, torch.nn.Linear(3, 3, bias=False)
     back.weight.data = evenly
     found = disentangle(torch.nn.Sequential(back, plain.decoder_.float()), codes.numpy())
-    assert mcc(codes.numpy() @ found.rotation, test.z) > mcc(codes, test.z)
+    assert mcc(codes.numpy() @ found.unmixing, test.z) > mcc(codes, test.z)
     assert found.after <= found.before
 
 

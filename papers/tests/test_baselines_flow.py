@@ -84,7 +84,7 @@ def test_it_is_disentangled_without_training(flow, simulation):
     codes = flow.transform(test.x).numpy()
     found = disentangle(flow.decoder_, codes)
     assert linear_r2(codes, test.z) > 0.79
-    assert mcc(codes @ found.rotation, test.z) > mcc(codes, test.z)
+    assert mcc(codes @ found.unmixing, test.z) > mcc(codes, test.z)
     assert flow.held_out_.score > flow.held_out_.chance  # a normal law of the same covariance
 
 

@@ -20,6 +20,7 @@ from pindown.auditing.refits import Refits, encoder_of
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
 from pindown.methods.dictionary.dependence import common_rows
+from pindown.methods.dictionary.rotation import MARGIN
 
 if TYPE_CHECKING:
     from pindown.methods.dictionary.estimator import Dictionary
@@ -58,10 +59,10 @@ class DictionarySpec(MethodSpec["Dictionary"]):
         noise = noise_left(encode, x)
         # Pixels jump as edges move, so that no two images are near each other.
         apart = () if images else (distinct_latents(encode, x, noise=noise),)
-        common = common_rows(support[which]) if images else support
+        common = common_rows(support[which])
         return (
             diverse_support(dependence[which], est.threshold_),
-            independent_blocks(encode(x), common),
+            independent_blocks(est.oblique_gain_, MARGIN, encode(x), common),
             sufficient_nonlinearity(jacobian.reshape(len(jacobian), -1, d)[:, which], support[which]),
             structure_kept(encode, x, noise=noise),
             *apart,

@@ -1,4 +1,4 @@
-"""The variational autoencoder of `Dictionary`: a bound of the likelihood that no rotation of the latents changes.
+"""The variational autoencoder of `Dictionary`: a bound of the likelihood that no linear map of the latents changes.
 
 `Decodes` is what estimators with a decoder share.
 """
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from pindown import _random, networks
 from pindown._random import RandomState
 from pindown.data.data import from_torch
-from pindown.losses import Penalty, pushforward
+from pindown.losses import Penalty
 from pindown.losses.penalties import batch_scale
 from pindown.methods.inputs import ArrayOrTensor, Encoded
+from pindown.metrics.arrays import Matrix
 from pindown.networks.encoder import Encoder
 
 LEAST_NOISE = 0.02  # standard deviation of the noise, standardised; without it the bound would grow without limit
@@ -83,11 +84,12 @@ class Autoencoder(EncoderDecoder):
     r"""Minus the evidence lower bound of a batch, in nats per sample, and a penalty on the decoder.
 
     .. math:: \mathbb E_q \frac{\lVert x - g(z) \rVert^2}{2\sigma^2} + m \log \sigma
-              + \mathrm{KL}\bigl(q(z|x) \,\|\, N(0, I)\bigr), \qquad q(z|x) = N\bigl(f(x), L(x) L(x)^\top\bigr)
+              + \mathrm{KL}\bigl(q(z|x) \,\|\, N(0, A^\top A)\bigr), \qquad q(z|x) = N\bigl(f(x), L(x) L(x)^\top\bigr)
 
     Observations are standardised feature by feature, images as a whole: a pixel that hardly changes stays faint.
     L(x) is a full lower triangle: with a diagonal one the bound would favour decoders whose Jacobian has orthogonal
-    columns, which a sparse one need not have. The bound is the same for all rotations of z: :meth:`rotate` chooses one.
+    columns, which a sparse one need not have. A is the identity until :meth:`map_latents` chooses another: the bound is
+    the same for all. Latents of unit variance keep the unit of the penalty, whatever their covariance is.
     """
 
     below: Tensor
@@ -119,7 +121,8 @@ class Autoencoder(EncoderDecoder):
         variance = self.noise() ** 2
         error = (self.standardised(x) - x_hat).flatten(1)
         misfit = error.square().sum(1) / variance + error.shape[1] * torch.log(variance)
-        divergence = mean.square().sum(1) + triangle.square().sum((1, 2)) - self.d - 2 * log_diagonal.sum(1)
+        squares = self.from_latents(mean).square().sum(1) + triangle.square().sum((1, 2))  # where the prior is N(0, I)
+        divergence = squares - self.d - 2 * log_diagonal.sum(1)
         return 0.5 * (misfit + divergence).mean() + cost
 
     def _triangle(self, white: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,11 +141,15 @@ class Autoencoder(EncoderDecoder):
         return between / (between + within)
 
     @torch.no_grad()
-    def rotate(self, rotation: Tensor) -> None:
-        """Rotate the latents, z → z Q; the decoder rotates them back, so the likelihood stays the same."""
-        inverse = self.to_latents.weight.mT @ rotation.to(self.to_latents.weight)
-        self.to_latents.weight.copy_(inverse.mT)
-        self.from_latents.weight.copy_(inverse)
+    def map_latents(self, linear: Tensor) -> None:
+        """Map the latents, z → z A; the decoder maps them back, and the prior becomes that of z A: the bound stays."""
+        weight = linear.to(self.to_latents.weight).mT @ self.to_latents.weight
+        self.to_latents.weight.copy_(weight)
+        self.from_latents.weight.copy_(torch.linalg.inv(weight.double()))
+
+    def white_directions(self) -> Matrix:
+        """Return the directions along which one latent of a white prior changes, as rows (d, d)."""
+        return self.to_latents.weight.double().mT.cpu().numpy()
 
     @torch.no_grad()
     def bound(self, x: Tensor, seed: int) -> float:
@@ -154,13 +161,6 @@ class Autoencoder(EncoderDecoder):
         bound = -sum(float(self(*part)) * len(part[0]) for part in parts) / len(x)
         self.penalty = penalty
         return bound
-
-    @torch.no_grad()
-    def dependence(self, x: Tensor) -> Tensor:
-        """Return the derivative of each standardised feature by each standardised latent; (n, m, d)."""
-        z = self.encoder(x)
-        columns = pushforward(self.decoder, z).columns  # (d, n, m)
-        return (columns * batch_scale(z)[:, None, None]).permute(1, 2, 0)
 
 
 def _posterior(encoder: Encoder, n_out: int) -> nn.Module:
@@ -236,7 +236,7 @@ class Decodes:
         return x.to(Z.device) if isinstance(Z, Tensor) else x.cpu().numpy()
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
-        """Draw latents from the prior, a standard normal distribution, and decode them.
+        """Draw latents from the prior, a normal distribution, and decode them.
 
         Parameters
         ----------
@@ -249,7 +249,13 @@ class Decodes:
         if n_samples < 1:
             raise ValueError(f"{type(self).__name__}: n_samples must be at least 1, got {n_samples}.")
         rng = _random.generator(random_state, torch.device("cpu"))
-        return self.inverse_transform(torch.randn(n_samples, self.n_components_, generator=rng)).numpy()
+        return self.inverse_transform(
+            self._from_white(torch.randn(n_samples, self.n_components_, generator=rng))
+        ).numpy()
+
+    def _from_white(self, normal: Tensor) -> Tensor:
+        """Return latents of the prior from standard normal numbers."""
+        return normal
 
     def _precise(self) -> nn.Module:
         """Return the model in the precision in which it is used: float64, except for images."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from pindown.auditing.checks.supports import (
@@ -19,6 +21,7 @@ from pindown.auditing.checks.supports import (
 )
 from pindown.losses import pushforward
 from pindown.losses.jacobian import Decoder
+from pindown.losses.penalties import batch_scale
 from pindown.methods.dictionary.autoencoder import Autoencoder
 from pindown.metrics.arrays import Labels, Mask, Matrix
 from pindown.simulate.images import Bytes, contact_sheet
@@ -29,15 +32,14 @@ CONSTANT = 0.05  # standard deviation, relative to the largest, below which an o
 FAINT, STRONG = 0.05, 0.15  # bounds of the threshold of the support: weaker derivatives are noise, stronger are not
 RARE = 0.01  # fraction of the outputs that must have the same set of latents for it to count
 N_LATENTS, N_PIXELS = 512, 500  # latents at which derivatives by images are taken, and pixels, at most
-EXPLAINED = 0.9  # fraction of its variance that a latent's encoding must explain, for blocks of images to be claimed
+INFORMATIVE = {2: 0.5, 4: 0.9}  # fraction of its variance that a latent's encoding explains: of vectors, of images
 
 
 class Outputs(NamedTuple):
     """How the outputs of a decoder vary with its latents."""
 
     shape: tuple[int, ...]  # of a sample
-    spread: Matrix  # standard deviation of each, (m,)
-    unit: float  # standard deviation of the latents, over all directions
+    spread: Matrix  # the unit of each output, best its standard deviation, (m,)
 
     @property
     def varying(self) -> Mask:
@@ -55,51 +57,48 @@ def outputs(decoder: Decoder, z: Tensor) -> Outputs:
         change = decoder(part).double().flatten(1) - first
         total, squares = total + change.sum(0), squares + change.square().sum(0)
     variance = (squares / len(z) - (total / len(z)).square()).clamp_min(0)
-    unit = float((z - z.mean(0)).double().square().mean().sqrt())
-    return Outputs(tuple(one.shape[1:]), variance.sqrt().cpu().numpy(), unit)
+    return Outputs(tuple(one.shape[1:]), variance.sqrt().cpu().numpy())
 
 
 @torch.no_grad()
-def gradient_moments(decoder: Decoder, z: Tensor, found: Outputs, which: Labels) -> Matrix:
-    """Return mean outer products of the gradients of some outputs, in standardised units; (k, d, d)."""
-    index = torch.as_tensor(which, device=z.device)
-    moments = torch.zeros(len(which), z.shape[1], z.shape[1], dtype=torch.float64, device=z.device)
-    for part in _parts(z, found):
-        columns = pushforward(decoder, part).columns.flatten(2)[:, :, index].double()  # (d, n, k)
-        moments += torch.einsum("ank,bnk->kab", columns, columns)
-    scale = found.unit / found.spread[which]
-    return moments.cpu().numpy() * scale[:, None, None] ** 2 / len(z)
+def gradient_moments(decoder: Decoder, z: Tensor, found: Outputs, which: Labels, directions: Matrix) -> Matrix:
+    """Return mean outer products of the derivatives of some outputs, standardised, along directions; (m, k, k)."""
+    index, k = torch.as_tensor(which, device=z.device), len(directions)
+    moments = torch.zeros(len(which), k, k, dtype=torch.float64, device=z.device)
+    for columns in _derivatives(decoder, z, found, directions):
+        some = columns[:, :, index].double()  # (k, n, m)
+        moments += torch.einsum("anm,bnm->mab", some, some)
+    return moments.cpu().numpy() / found.spread[which, None, None] ** 2 / len(z)
 
 
 @torch.no_grad()
-def mean_derivatives(decoder: Decoder, z: Tensor, found: Outputs, axes: Matrix) -> Matrix:
-    """Return the mean absolute derivative of each output along axes (d, k), in standardised units; (m, k)."""
-    directions = torch.as_tensor(axes.T.copy(), device=z.device, dtype=z.dtype)[:, None]  # (k, 1, d)
-    total = torch.zeros(axes.shape[1], math.prod(found.shape), dtype=torch.float64, device=z.device)
-    for part in _parts(z, found):
-        total += pushforward(decoder, part, directions.expand(-1, *part.shape)).columns.flatten(2).double().abs().sum(1)
-    return total.cpu().numpy().T / len(z) * (found.unit / np.maximum(found.spread, 1e-300))[:, None]
+def mean_derivatives(decoder: Decoder, z: Tensor, found: Outputs, directions: Matrix) -> Matrix:
+    """Return the mean absolute derivative of each output, standardised, along directions (k, d); (m, k)."""
+    total = sum(columns.double().abs().sum(1) for columns in _derivatives(decoder, z, found, directions))
+    return torch.as_tensor(total).cpu().numpy().T / len(z) / np.maximum(found.spread, 1e-300)[:, None]
+
+
+def _derivatives(decoder: Decoder, z: Tensor, found: Outputs, directions: Matrix) -> Iterator[Tensor]:
+    """Yield the derivatives of all outputs along directions (k, d), some samples at a time; (k, n, m)."""
+    tangents = torch.as_tensor(directions.copy(), device=z.device, dtype=z.dtype)[:, None]  # (k, 1, d)
+    for part in z.split(max(1, AT_ONCE // (len(directions) * math.prod(found.shape)))):
+        yield pushforward(decoder, part, tangents).columns.flatten(2)
 
 
 @torch.no_grad()
-def mean_changes(decoder: Decoder, z: Tensor, found: Outputs, axes: Matrix) -> Matrix:
+def mean_changes(decoder: Decoder, z: Tensor, found: Outputs, directions: Matrix) -> Matrix:
     """Return how much each output changes, in its spreads, if one new latent is that of another sample; (m, d).
 
     It sees what derivatives do not: jumps, rounding, parts of a decoder that hide from differentiation.
     """
-    rotation = torch.as_tensor(axes, device=z.device, dtype=z.dtype)
-    new, size = z @ rotation, max(2, AT_ONCE // math.prod(found.shape))
-    total = torch.zeros(z.shape[1], math.prod(found.shape), dtype=torch.float64, device=z.device)
-    for j in range(z.shape[1]):
-        swapped = new.clone()
-        swapped[:, j] = new[:, j].roll(1)  # samples are in no order
-        for part, other in zip(z.split(size), (swapped @ rotation.mT).split(size), strict=True):
-            total[j] += (decoder(other) - decoder(part)).double().flatten(1).abs().sum(0)
+    back = torch.as_tensor(directions.copy(), device=z.device, dtype=z.dtype)  # (d, d): one for each new latent
+    new, size = z @ torch.linalg.inv(back.double()).to(z), max(2, AT_ONCE // math.prod(found.shape))
+    total = torch.zeros(len(back), math.prod(found.shape), dtype=torch.float64, device=z.device)
+    for j, along in enumerate(back):
+        other = z + (new[:, j].roll(1) - new[:, j])[:, None] * along  # samples are in no order
+        for part, moved in zip(z.split(size), other.split(size), strict=True):
+            total[j] += (decoder(moved) - decoder(part)).double().flatten(1).abs().sum(0)
     return total.cpu().numpy().T / len(z) / np.maximum(found.spread, 1e-300)[:, None]
-
-
-def _parts(z: Tensor, found: Outputs) -> tuple[Tensor, ...]:
-    return z.split(max(1, AT_ONCE // (z.shape[1] * math.prod(found.shape))))
 
 
 # ---- supports -------------------------------------------------------------------------------------------------------
@@ -174,6 +173,28 @@ def is_nonlinear(moments: Matrix, support: ArrayLike) -> Mask:
     return np.asarray(np.sqrt(np.maximum(values[:, 0], 0) / values[:, -1]) > NEARLY_LINEAR)
 
 
+def without_independence(blocks: tuple[structure.Block, ...]) -> tuple[structure.Block, ...]:
+    """Return what supports alone identify: each block joined with the latents that reach all that it reaches, and more.
+
+    Examples
+    --------
+    Latent 1 reaches what latent 0 reaches, and more; latent 2 reaches something else:
+
+    >>> blocks = structure.identified_blocks([[1, 1, 0], [0, 1, 0], [0, 0, 1]])
+    >>> [sorted(block.latents) for block in without_independence(blocks)]
+    [[0, 1], [2]]
+    """
+    above = [[bool(other.latents & block.above) for other in blocks] for block in blocks]
+    _, group = connected_components(np.array(above))
+    return tuple(joined([blocks[i] for i in np.flatnonzero(group == k)]) for k in range(group.max() + 1))
+
+
+def joined(blocks: Sequence[structure.Block]) -> structure.Block:
+    """Return one block of the latents of several."""
+    latents, reach = (frozenset().union(*(getattr(block, name) for block in blocks)) for name in ("latents", "reach"))
+    return structure.Block(latents, reach, frozenset())
+
+
 # ---- of a trained autoencoder ---------------------------------------------------------------------------------------
 
 
@@ -187,59 +208,35 @@ class Structure(NamedTuple):
 
 
 def moments_of(model: Autoencoder, x: Tensor) -> Matrix:
-    """Return mean outer products of gradients in standardised units, of images those of some pixels; (m, d, d)."""
-    if x.ndim == 4:
-        return _pixels(model, x)[2]
-    dependence = model.dependence(x).double()
-    return (torch.einsum("nij,nik->ijk", dependence, dependence) / len(dependence)).cpu().numpy()
+    """Return mean outer products of gradients along white latents, of images those of some pixels; (m, d, d)."""
+    return gradient_moments(model.decoder, *_counted(model, x), model.white_directions())
 
 
-def structure_of(model: Autoencoder, x: Tensor, more: Tensor) -> Structure:
-    """Return the dependency structure at samples x, with blocks that are independent in more samples."""
-    if x.ndim == 4:
-        found, counted, moments = _pixels(model, x)
-        strength = mean_derivatives(model.decoder, model.encode(x[:N_LATENTS]), found, np.eye(model.d))
-        support, threshold = support_of(strength, found.varying)
-        kinds = common_rows(support[counted][is_nonlinear(moments, support[counted])])
-    else:
-        strength = model.dependence(x).double().abs().mean(0).cpu().numpy()
-        support, threshold = support_of(strength)
-        kinds = support.astype(np.int64)
-    blocks = independent(structure.identified_blocks(kinds), model.encode(more))
-    if x.ndim == 4 and bool((model.explained_variance(x[:N_LATENTS]) < EXPLAINED).any()):
-        blocks = (_joined(blocks),)
+def structure_of(model: Autoencoder, x: Tensor, more: Tensor, *, are_dependent: bool) -> Structure:
+    """Return the dependency structure at samples x; blocks may rest on independence if more samples show none."""
+    z, found, counted = _counted(model, x)
+    units = np.diag(batch_scale(z).double().cpu().numpy())
+    strength = mean_derivatives(model.decoder, z, found, units)
+    support, threshold = support_of(strength, found.varying)
+    nonlinear = is_nonlinear(gradient_moments(model.decoder, z, found, counted, units), support[counted])
+    blocks = structure.identified_blocks(common_rows(support[counted][nonlinear]))
+    latents, members = model.encode(more).double().cpu().numpy(), [sorted(block.latents) for block in blocks]
+    if are_dependent or dependence_of_blocks(latents, members)[0] > DEPENDENT:
+        blocks = without_independence(blocks)
+    informative = model.explained_variance(x[:N_LATENTS]) > INFORMATIVE[x.ndim]
+    if not bool(informative.all()) or shared_by_blocks(latents, members)[0] > SHARED:
+        blocks = (joined(blocks),)
     shape = (*x.shape[1:], model.d)
     return Structure(strength.reshape(shape), support.astype(int).reshape(shape), threshold, blocks)
 
 
-def _pixels(model: Autoencoder, x: Tensor) -> tuple[Outputs, Labels, Matrix]:
-    """Return how decoded images vary, which pixels are counted, and their moments."""
+def _counted(model: Autoencoder, x: Tensor) -> tuple[Tensor, Outputs, Labels]:
+    """Return latents, the units of decoded samples, and which of the outputs are counted."""
+    if x.ndim == 2:
+        return model.encode(x), Outputs(tuple(x.shape[1:]), np.ones(x.shape[1])), np.arange(x.shape[1])
     z = model.encode(x[:N_LATENTS])
     found = outputs(model.decoder, z)
-    counted = np.sort(np.random.default_rng(0).permutation(np.flatnonzero(found.varying))[:N_PIXELS])
-    return found, counted, gradient_moments(model.decoder, z, found, counted)
-
-
-def independent(blocks: tuple[structure.Block, ...], latents: Tensor) -> tuple[structure.Block, ...]:
-    """Return the blocks if they are independent in these latents, as the theorem assumes, and else one of them all.
-
-    Examples
-    --------
-    >>> z = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
-    >>> for latents in (z, z @ torch.tensor([[1.0, 1, 0], [0, 1, 0], [0, 0, 1]])):
-    ...     print([sorted(block.latents) for block in independent(structure.identified_blocks(np.eye(3)), latents)])
-    [[0], [1], [2]]
-    [[0, 1, 2]]
-    """
-    array, members = latents.double().cpu().numpy(), [sorted(block.latents) for block in blocks]
-    if dependence_of_blocks(array, members)[0] <= DEPENDENT and shared_by_blocks(array, members)[0] <= SHARED:
-        return blocks
-    return (_joined(blocks),)
-
-
-def _joined(blocks: tuple[structure.Block, ...]) -> structure.Block:
-    latents, reach = (frozenset().union(*(getattr(block, name) for block in blocks)) for name in ("latents", "reach"))
-    return structure.Block(latents, reach, frozenset())
+    return z, found, np.sort(np.random.default_rng(0).permutation(np.flatnonzero(found.varying))[:N_PIXELS])
 
 
 def reach_images(dependence: NDArray[np.float64], support: NDArray[np.bool_]) -> Bytes:

@@ -1,4 +1,4 @@
-"""`disentangle`: the rotation of a trained decoder's latents in which the fewest of them reach each output."""
+"""`disentangle`: the axes of a trained decoder's latents along which the fewest of them reach each output."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
-from scipy.stats import norm
+from scipy.linalg import sqrtm
 from sklearn.utils import check_scalar
 from torch import Tensor, nn
 
 from pindown import theory
 from pindown._random import RandomState, draw_seed
+from pindown.auditing.checks.supports import SHARED, shared_by_blocks
 from pindown.auditing.page import STEPS, Drawing, fill, sliders, write_whole
 from pindown.data.data import from_torch
 from pindown.errors import InputError
@@ -35,151 +34,25 @@ from pindown.methods.dictionary.dependence import (
     outputs,
     reach_images,
     support_of,
+    without_independence,
 )
-from pindown.methods.dictionary.rotation import Optima, dependencies, rotation_optima
+from pindown.methods.dictionary.rotation import Optima, dependencies, oblique_optima, rotation_optima, sparsest
 from pindown.metrics.arrays import Mask, Matrix, correlations
 from pindown.simulate.images import Bytes, contact_sheet, tiles
 from pindown.theory import structure
 
 N_SAMPLES, N_OUTPUTS, N_STARTS = 512, 1_000, 24  # latents, outputs and starts of the search, at most
 COLLAPSED = 1e-3  # effect of a latent, relative to the strongest one, up to which it has collapsed
-SAME_ROTATION = 0.9  # fraction of a latent's variance within another, or its block, for two rotations to agree on it
-TIED = 0.01  # latents per output by which the best rotation must be ahead of the next: with less it is a tie
+SAME_LATENTS = 0.9  # fraction of a latent's variance within another, or its block, for two maps to agree on it
+TIED = 0.01  # latents per output by which the best map must be ahead of the next: with less it is a tie
 GAIN_RATIO = 1.25  # times the chance level that a claim must gain
 LEAST_GAIN = 0.15  # dependencies of an output above it; one layer of random weights gains up to .13
 UNSEEN = 0.3  # change of an output without derivatives that counts as none; faint derivatives change it by .17 at most
-FEWEST_SAMPLES = 100  # latents from which their distribution can be estimated
+FEWEST_SAMPLES = 100  # latents from which their covariance can be estimated
 N_RANDOM = 64  # random rotations
 N_SCRAMBLED, SCRAMBLED_OUTPUTS, SCRAMBLED_STARTS = 8, 200, 4  # searches in gradients without common axes
 SAME_OUTPUT = 1e-2  # difference of outputs, relative to the largest, that is none: bfloat16 has two digits
-
-TOLERATED = 0.03  # distance of two distributions, in standard deviations, up to which they count as the same …
-BY_CHANCE = 1.2  # … and what sampling adds, over the root of n; uniform and Gaussian are .16 apart
-ISOTROPIC = 1.1  # ratio of standard deviations along directions up to which latents are isotropic
-DEPENDENT = 0.1  # correlation of latents, or of their absolute values, up to which they count as independent …
-DEPENDENT_BY_CHANCE = 4.0  # … and what sampling adds, over the root of n
-N_ROTATIONS, N_LEVELS = 16, 400  # random rotations that are tried, and quantiles at which distributions are compared
-
-
-# ---- which rotations leave the distribution of the latents unchanged ------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Symmetry:
-    """Which rotations leave the distribution of some latents unchanged.
-
-    Attributes
-    ----------
-    kind : {"Gaussian", "isotropic", "other"}
-        Gaussian with one variance in all directions, so that latents stay independent under any rotation; the same
-        along all directions, but not Gaussian; or neither.
-    to_gaussian, to_new : float
-        Largest distance, in standard deviations, of the distribution along an axis, old or new, from a Gaussian one;
-        and of those along old axes from those along new ones.
-    anisotropy : float
-        Ratio of the largest to the smallest standard deviation along a direction.
-    dependence : float
-        Largest correlation of two new latents, or of their absolute values.
-    is_isotropic, is_independent : bool
-        Whether latents vary as much along all directions, and new latents are independent, as far as samples show.
-    is_kept : bool
-        Whether the new latents have the distribution of the old ones.
-    """
-
-    kind: Literal["Gaussian", "isotropic", "other"]
-    to_gaussian: float
-    to_new: float
-    anisotropy: float
-    dependence: float
-    is_isotropic: bool
-    is_independent: bool
-    is_kept: bool
-
-    def __str__(self) -> str:
-        gaussian = f"{self.to_gaussian:.2f}"
-        if self.kind == "Gaussian":
-            return f"The latents are Gaussian (distance at most {gaussian} along an axis): all rotations are free."
-        if self.kind == "isotropic":
-            return (
-                f"The latents have one distribution along all axes, but not a Gaussian one (distance {gaussian}): all "
-                "rotations are free, and the latents are not independent."
-            )
-        if not self.is_isotropic:
-            return (
-                f"The latents vary {min(self.anisotropy, 999):.2f} times as much along one direction as along another, "
-                "so a rotation changes their distribution. Whiten them, with a decoder that undoes it."
-            )
-        what = f"not Gaussian (distance {gaussian} along an axis)"
-        if not self.is_independent:
-            what += f", or dependent (two of them, or their absolute values, correlate by {self.dependence:.2f})"
-        return (
-            f"The latents are {what}: only rotations that keep their distribution are free. This rotation "
-            f"{'keeps' if self.is_kept else 'does not keep'} it (distance {self.to_new:.2f})."
-        )
-
-
-def symmetry(latents: Matrix, rotation: Matrix, *, random_state: int = 0) -> Symmetry:
-    r"""Return which rotations leave the distribution of latents unchanged.
-
-    Distributions along single axes are compared by their quantiles, :math:`W_1 = \int |F^{-1}(p) - G^{-1}(p)| \, dp`,
-    in standard deviations; those of old and new axes in the order that matches best.
-
-    Parameters
-    ----------
-    latents
-        (n, d).
-    rotation
-        Orthogonal, (d, d): the new latents are ``latents @ rotation``.
-    random_state
-        Seed of the random rotations.
-
-    Examples
-    --------
-    >>> rng, rotation = np.random.default_rng(0), np.array([[0.8, -0.6], [0.6, 0.8]])
-    >>> [symmetry(latents, rotation).kind for latents in (rng.normal(size=(5_000, 2)), rng.uniform(size=(5_000, 2)))]
-    ['Gaussian', 'other']
-    """
-    centred, (n, d) = latents - latents.mean(0), latents.shape
-    variances = np.linalg.eigvalsh(centred.T @ centred / n)
-    anisotropy, few = float(np.sqrt(variances[-1] / max(variances[0], 1e-300))), (d / n) ** 0.5
-    is_isotropic = few < 1 and anisotropy <= ISOTROPIC * (1 + few) / (1 - few)
-    dependence = _dependence(centred @ rotation)
-    is_independent = dependence <= DEPENDENT + DEPENDENT_BY_CHANCE / n**0.5
-    others = np.linalg.qr(np.random.default_rng(random_state).normal(size=(N_ROTATIONS, *rotation.shape)))[0]
-    old, new = _quantiles(centred), _quantiles(centred @ rotation)
-    levels = norm.ppf((np.arange(N_LEVELS) + 0.5) / N_LEVELS)
-    to_gaussian = max(float(np.abs(each - levels).mean(1).max()) for each in (old, new))
-    to_random, to_new = max(_distance(old, _quantiles(centred @ other)) for other in others), _distance(old, new)
-    tolerated = TOLERATED + BY_CHANCE / n**0.5
-    kind: Literal["Gaussian", "isotropic", "other"] = "other"
-    if is_isotropic and to_random <= tolerated:
-        kind = "isotropic" if to_gaussian > tolerated else "Gaussian" if is_independent else "other"
-    is_kept = kind != "other" or (is_isotropic and to_new <= tolerated)
-    return Symmetry(kind, to_gaussian, to_new, anisotropy, dependence, is_isotropic, is_independent, is_kept)
-
-
-def _dependence(latents: Matrix) -> float:
-    """Return the largest correlation of two columns, or of their absolute values."""
-    if latents.shape[1] < 2:
-        return 0.0
-    both = np.stack([correlations(some, some) for some in (latents, np.abs(latents))])
-    return float(np.abs(both[:, ~np.eye(latents.shape[1], dtype=bool)]).max())
-
-
-def _quantiles(latents: Matrix) -> Matrix:
-    """Return quantiles of each column, of unit variance; (d, levels)."""
-    levels = np.quantile(latents, (np.arange(N_LEVELS) + 0.5) / N_LEVELS, axis=0).T
-    return levels / np.maximum(latents.std(0)[:, None], 1e-300)
-
-
-def _distance(old: Matrix, new: Matrix) -> float:
-    """Return the largest distance of distributions along axes that match best, with either sign."""
-    both = np.stack([new, -new[:, ::-1]])  # (2, d, levels)
-    distance = np.abs(old[:, None, None] - both).mean(3).min(1)  # (d, d)
-    return float(distance[linear_sum_assignment(distance)].max())
-
-
-# ---- what was found -------------------------------------------------------------------------------------------------
+DEPENDENT, BY_CHANCE = 0.1, 4.0  # correlation of absolute values that counts as none, and what sampling adds, times √n
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,16 +61,20 @@ class Disentangled:
 
     Attributes
     ----------
-    rotation : ndarray (d, d)
-        Orthogonal: ``latents @ rotation`` are the new latents, those that reach most outputs first.
-    before, after, chance : float
-        Soft number of latents that reach an output, on average: along the old axes, along the new ones, and along
-        those that the same search finds where the gradients of each output are rotated independently.
+    unmixing : ndarray (d, d)
+        ``latents @ unmixing`` are the new latents, of unit variance, those that reach most outputs first.
+    covariance : ndarray (d, d)
+        Covariance of the new latents. The identity unless an oblique map was chosen.
+    before, rotation, after, chance : float
+        Soft number of latents that reach an output, on average: along the old axes, after whitening and the best
+        rotation, along the new axes, and along those that the same search finds where the gradients of each output are
+        rotated independently.
     lead : float
         By how much the best of the starts is ahead of the best of those that ended elsewhere, order and signs aside;
         infinite if none did.
-    symmetry : Symmetry
-        Which rotations leave the distribution of the latents unchanged.
+    is_dependent : bool
+        Whether the new latents depend on each other: an oblique map is clearly sparser than the best rotation, or
+        their absolute values correlate.
     dependence : ndarray (d, *shape of an output)
         Mean absolute derivative of each output by each new latent, both in standardised units.
     support : ndarray of bool (d, *shape)
@@ -210,12 +87,14 @@ class Disentangled:
         Empty if nothing that can be checked is against a claim.
     """
 
-    rotation: Matrix
+    unmixing: Matrix
+    covariance: Matrix
     before: float
+    rotation: float
     after: float
     chance: float
     lead: float
-    symmetry: Symmetry
+    is_dependent: bool
     dependence: Matrix
     support: NDArray[np.bool_]
     threshold: float
@@ -226,7 +105,7 @@ class Disentangled:
 
     @property
     def is_tied(self) -> bool:
-        """Whether another rotation is as good. If it only mixes latents of one block, blocks may still be claimed."""
+        """Whether another map is as good. If it only mixes latents of one block, blocks may still be claimed."""
         return self.lead < TIED
 
     @property
@@ -247,42 +126,41 @@ class Disentangled:
         return (
             f"Of the latents {blocks} each is recovered up to an invertible function of it ({theorem.source}), if the "
             "decoder has the distribution of the data, is injective, and no nonlinear map of its latents leaves fewer "
-            "dependencies than this rotation does."
+            "dependencies than this linear one does."
         )
 
     def decode(self, z: Tensor) -> Tensor:
-        """Decode new latents: rotate them back, and apply the decoder."""
-        return self.decoder(z @ torch.as_tensor(self.rotation.T.copy(), dtype=z.dtype, device=z.device))
+        """Decode new latents: map them back, and apply the decoder."""
+        return self.decoder(z @ torch.as_tensor(np.linalg.inv(self.unmixing), dtype=z.dtype, device=z.device))
 
     def pictures(self) -> Bytes:
         """Draw which pixels each new latent reaches, side by side, brighter where more; bytes (height, width, 3)."""
         self.require_images("pictures")
         return reach_images(self.dependence, self.support)
 
-    def traversals(self, *, steps: int = 8, rotated: bool = True) -> Bytes:
+    def traversals(self, *, steps: int = 8, new: bool = True) -> Bytes:
         """Draw a row for each latent, which goes through its range while the others stay at their median.
 
         Parameters
         ----------
         steps
             Images in a row.
-        rotated
+        new
             Whether latents are the new ones; False draws the old ones, to compare.
         """
         self.require_images("traversals")
-        return contact_sheet(self.traversed(steps=steps, rotated=rotated), columns=steps)
+        return contact_sheet(self.traversed(steps=steps, new=new), columns=steps)
 
-    def traversed(self, *, steps: int = 8, rotated: bool = True) -> Tensor:
+    def traversed(self, *, steps: int = 8, new: bool = True) -> Tensor:
         """Return what is decoded along each latent, one after the other, as `traversals` draws it; (d · steps, …)."""
-        rotation = torch.as_tensor(self.rotation if rotated else np.eye(len(self.rotation))).to(self.latents)
-        latents = self.latents @ rotation
-        points = latents.median(0).values.repeat(latents.shape[1], steps, 1)  # (d, steps, d)
-        levels = torch.linspace(0.05, 0.95, steps, dtype=latents.dtype, device=latents.device)
-        quantiles = latents.double().quantile(levels.double(), dim=0)  # not in half precision
-        for j, along in enumerate(quantiles.T.to(points)):
+        unmixing = self.unmixing if new else np.eye(len(self.unmixing))
+        latents = self.latents.double().cpu().numpy() @ unmixing
+        points = np.tile(np.median(latents, 0), (latents.shape[1], steps, 1))  # (d, steps, d)
+        for j, along in enumerate(np.quantile(latents, np.linspace(0.05, 0.95, steps), axis=0).T):
             points[j, :, j] = along
         with torch.no_grad():
-            return self.decoder(points.flatten(0, 1) @ rotation.mT).cpu()
+            back = points.reshape(-1, len(unmixing)) @ np.linalg.inv(unmixing)
+            return self.decoder(torch.as_tensor(back).to(self.latents)).cpu()
 
     def require_images(self, what: str) -> None:
         """Raise unless the decoder makes images."""
@@ -297,14 +175,16 @@ class Disentangled:
 
     def __str__(self) -> str:
         lead = "no other optimum was found" if np.isinf(self.lead) else f"the next optimum is {self.lead:.3f} behind"
+        largest = np.abs(self.covariance - np.eye(len(self.covariance))).max()
+        dependent = f" The new latents depend on each other (largest correlation {largest:.2f})."
         return (
             f"{self.after:.2f} latents reach an output, {self.before:.2f} before and {self.chance:.2f} by chance "
-            f"({'a tie: ' if self.is_tied else ''}{lead}). {self.symmetry} {self.conclusion}"
+            f"({'a tie: ' if self.is_tied else ''}{lead}).{dependent if self.is_dependent else ''} {self.conclusion}"
         )
 
 
 def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Drawing, Drawing]:
-    """Return a slider for each latent of an image decoder, before and after the rotation; ``what`` names the decoder.
+    """Return a slider for each latent of an image decoder, before and after; ``what`` names the decoder.
 
     Examples
     --------
@@ -315,17 +195,17 @@ def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Dr
     [2, 2]
     """
     found.require_images("save_rotated")
-    before, after = (tiles(found.traversed(steps=STEPS, rotated=rotated)) for rotated in (False, True))
-    shape = (len(found.rotation), STEPS, *before.shape[1:])
+    old, new = (tiles(found.traversed(steps=STEPS, new=new)) for new in (False, True))
+    shape = (len(found.unmixing), STEPS, *old.shape[1:])
     caption = "Each slider moves one latent through its range; the others stay at their median."
     return (
-        sliders(before.reshape(shape), f"{what}, as it was given. {caption}", "Before"),
-        sliders(after.reshape(shape), f"The same decoder, with rotated latents. {caption}", "After one rotation"),
+        sliders(old.reshape(shape), f"{what}, as it was given. {caption}", "Before"),
+        sliders(new.reshape(shape), f"The same decoder, along the new axes. {caption}", "After one linear map"),
     )
 
 
 def save_rotated(found: Disentangled, path: str | Path) -> Path:
-    """Write a page with a slider for each latent of a decoder, before and after the rotation, and the claim.
+    """Write a page with a slider for each latent of a decoder, before and after the search, and the claim.
 
     Parameters
     ----------
@@ -347,8 +227,8 @@ def save_rotated(found: Disentangled, path: str | Path) -> Path:
     path = Path(path)
     page = fill(
         "rotated.html.j2",
-        title="One rotation",
-        kicker=f"pindown disentangle · {len(found.rotation)} latents",
+        title="One linear map",
+        kicker=f"pindown disentangle · {len(found.unmixing)} latents",
         lead=f"A pixel depends on {found.after:.2f} latents along the new axes, {found.before:.2f} along the old "
         f"ones, and {found.chance:.2f} at chance. Nothing was trained.",
         claims=found.claim is not None,
@@ -371,16 +251,18 @@ def disentangle(
     n_starts: int = N_STARTS,
     random_state: RandomState = 0,
 ) -> Disentangled:
-    r"""Rotate the latents of a trained decoder so that the fewest of them reach each of its outputs.
+    r"""Find the axes of a trained decoder's latents along which the fewest of them reach each of its outputs.
 
-    A Gaussian prior is the same for all rotations, so training leaves the rotation open. Here it is chosen, without
-    any training, by the decoder's Jacobian: with :math:`M_i` the mean outer product of the gradients of output i,
+    A prior leaves linear maps of the latents open. Here one is chosen, without any training, by the decoder's Jacobian.
+    Latents are whitened. With :math:`M_i` the mean outer product of the gradients of output i,
 
-    .. math:: \min_{Q^\top Q = I} \sum_{ij} \log\bigl(q_j^\top M_i q_j + \epsilon^2\bigr),
+    .. math:: \min_A \sum_{ij} \log\bigl(b_j^\top M_i b_j + \epsilon^2\bigr), \qquad B = A^{-\top},
+              \quad \operatorname{diag}(A^\top A) = I
 
-    a soft count of which latent reaches which output, in standardised units. Any decoder that torch differentiates
-    will do: of a VAE, a GAN, a flow, a diffusion model, a simulator. Latents that change all pixels alike (light,
-    contrast) cannot be separated in this way, and nothing is then claimed.
+    is a soft count of which latent reaches which output, in standardised units. A is the best rotation, so that the
+    latents do not correlate, unless an oblique A is clearly sparser: then they do. Any decoder that torch
+    differentiates will do: of a VAE, a GAN, a flow, a diffusion model, a simulator. Latents that change all pixels
+    alike (light, contrast) cannot be separated in this way, and nothing is then claimed.
 
     Parameters
     ----------
@@ -389,15 +271,15 @@ def disentangle(
     latents
         Those that the decoder is used with, (n, d): of an encoder, or drawn from the prior. Best thousands.
     n_samples, n_outputs, n_starts
-        Latents at which derivatives are taken, outputs that are counted, and rotations from which the search starts,
-        at most. They are drawn at random.
+        Latents at which derivatives are taken, outputs that are counted, and rotations from which the search starts, at
+        most. They are drawn at random.
     random_state
         Seed of these choices.
 
     Returns
     -------
     Disentangled
-        ``rotation``, so that ``latents @ rotation`` are the new latents; what it gains, how certain it is, what each
+        ``unmixing``, so that ``latents @ unmixing`` are the new latents; what it gains, how certain it is, what each
         latent reaches, and the supported claim. ``print`` shows a summary.
 
     Raises
@@ -419,7 +301,7 @@ def disentangle(
     >>> rng = torch.Generator().manual_seed(0)
     >>> rotation = torch.linalg.qr(torch.randn(3, 3, generator=rng))[0]
     >>> found = disentangle(decoder, torch.randn(1_000, 3, generator=rng))
-    >>> (rotation.T.numpy() @ found.rotation).round(1).__abs__().sum(0).tolist()  # one latent each
+    >>> (rotation.T.numpy() @ found.unmixing).round(1).__abs__().sum(0).tolist()  # one latent each
     [1.0, 1.0, 1.0]
     >>> found.before > 2.5 > 2 > found.after
     True
@@ -435,33 +317,46 @@ def disentangle(
     _check_varying(given, varies)
     varying = np.flatnonzero(varies.varying)
     counted = np.sort(rng.permutation(varying)[:n_outputs])
+    array = given.double().cpu().numpy()
     try:
-        moments = gradient_moments(decoder, z, varies, counted)
+        old = gradient_moments(decoder, z, varies, counted, np.diag(array.std(0)))
     except (ValueError, RuntimeError, TypeError) as error:
         message = f"{str(error).splitlines()[0].rstrip('.')}. Use operations that torch differentiates."
         raise InputError("decoder", message) from error
-    _check_collapsed(moments)
-    found = rotation_optima(moments, n_starts=n_starts, random_state=int(rng.integers(2**31)))
-    best = found.rotations[0]
-    strength = mean_derivatives(decoder, z, varies, best)
+    _check_collapsed(old)
+    unwhiten = np.asarray(sqrtm(np.cov(array.T, bias=True).reshape(len(old.T), -1)).real)
+    to_white = unwhiten / array.std(0)
+    moments = to_white @ old @ to_white.T
+    best = sparsest(moments, n_starts=n_starts, random_state=int(rng.integers(2**31)))
+    linear = best.optima.maps[0]
+    directions = np.linalg.solve(linear, unwhiten)  # along which one new latent changes
+    strength = mean_derivatives(decoder, z, varies, directions)
     support, threshold = support_of(strength, varies.varying)
-    nonlinear = is_nonlinear(best.T @ moments @ best, support[counted])
+    inverse = np.linalg.inv(linear)
+    nonlinear = is_nonlinear(inverse @ moments @ inverse.T, support[counted])
     blocks = structure.identified_blocks(common_rows(support[counted][nonlinear]))
-    free, lead = symmetry(given.double().cpu().numpy(), best), _lead(found, [sorted(b.latents) for b in blocks])
-    after, (anyhow, chance) = float(found.counts[0]), _chance(moments, rng)
-    shape = (len(best), *varies.shape)
+    unmixing = np.linalg.inv(directions)
+    new, members = array @ unmixing, [[j] for j in range(len(linear))]
+    is_dependent = best.is_oblique or _largest_correlation(np.abs(new)) > DEPENDENT + BY_CHANCE / len(new) ** 0.5
+    if is_dependent:
+        blocks = without_independence(blocks)
+    lead, after = _lead(best.optima, [sorted(b.latents) for b in blocks]), float(best.optima.counts[0])
+    anyhow, chance = _chance(moments, rng, oblique=best.is_oblique)
+    shape = (len(linear), *varies.shape)
     reasons = (
-        *_by_distribution(free, len(given)),
-        *_by_dependence(strength[varying], support[varying], mean_changes(decoder, z, varies, best)[varying]),
+        *_by_distribution(len(given), shared_by_blocks(new, members)),
+        *_by_dependence(strength[varying], support[varying], mean_changes(decoder, z, varies, directions)[varying]),
         *_by_search(lead, blocks, gain=anyhow - after, by_chance=anyhow - chance),
     )
     return Disentangled(
-        rotation=best,
-        before=float(dependencies(moments, np.eye(len(best))[None])[0]),
+        unmixing=unmixing,
+        covariance=linear.T @ linear,
+        before=float(dependencies(old, np.eye(len(old.T))[None])[0]),
+        rotation=best.rotation,
         after=after,
         chance=float(chance.mean()),
-        lead=_lead(found, [[j] for j in range(len(best))]),
-        symmetry=free,
+        lead=_lead(best.optima, members),
+        is_dependent=is_dependent,
         dependence=strength.T.reshape(shape),
         support=support.T.reshape(shape),
         threshold=threshold,
@@ -470,6 +365,11 @@ def disentangle(
         decoder=decoder,
         latents=z,
     )
+
+
+def _largest_correlation(latents: Matrix) -> float:
+    """Return the largest correlation of two columns."""
+    return float(np.abs(correlations(latents, latents) - np.eye(latents.shape[1])).max())
 
 
 def _read_latents(decoder: Decoder, latents: ArrayLike | Tensor) -> Tensor:
@@ -516,6 +416,8 @@ def _check_varying(z: Tensor, found: Outputs) -> None:
             f"column(s) {constant.tolist()} of `latents` are constant. Leave them out, and let the decoder set them."
         )
         raise InputError("latents", message)
+    if np.linalg.matrix_rank(((z - z.mean(0)) / z.std(0)).float().cpu().numpy()) < z.shape[1]:
+        raise InputError("latents", "columns of `latents` are linear functions of others. Leave them out.")
     if not found.spread.max() > 0:
         message = "The decoder returns the same for all latents: it does not depend on them. Is it trained with these?"
         raise InputError("decoder", message)
@@ -538,35 +440,37 @@ def _check_collapsed(moments: Matrix) -> None:
 
 def _lead(found: Optima, members: list[list[int]]) -> float:
     """Return how far the best optimum is ahead of the best one whose sets of latents are others."""
-    for rotation, count in zip(found.rotations[1:], found.counts[1:], strict=True):
-        overlap = (found.rotations[0].T @ rotation) ** 2  # of each new latent with each of the best
-        inside = np.stack([overlap[each].sum(0) for each in members])  # (sets, d)
-        sizes = np.bincount(inside.argmax(0), minlength=len(members))
-        if inside.max(0).min() < SAME_ROTATION or sizes.tolist() != [len(each) for each in members]:
+    best, sizes = found.maps[0], [len(each) for each in members]
+    for linear, count in zip(found.maps[1:], found.counts[1:], strict=True):
+        # The fraction of the variance of each latent that each set of the best latents explains, (sets, d).
+        projected = [np.linalg.qr(best[:, each])[0].T @ linear for each in members]
+        inside = np.stack([(along**2).sum(0) for along in projected])
+        nearest = np.bincount(inside.argmax(0), minlength=len(members)).tolist()
+        if inside.max(0).min() < SAME_LATENTS or nearest != sizes:
             return float(count - found.counts[0])
     return float("inf")
 
 
-def _chance(moments: Matrix, rng: np.random.Generator) -> tuple[float, Matrix]:
+def _chance(moments: Matrix, rng: np.random.Generator, *, oblique: bool) -> tuple[float, Matrix]:
     """Return the count of random rotations, and those of searches where gradients have no axes in common.
 
     The gradients of each output are rotated independently: how many latents they span stays, and where nothing is
     sparse the search gains as much as before. So it does in a linear decoder, where any few outputs can be cleared.
     """
-    d = moments.shape[1]
+    d, search = moments.shape[1], oblique_optima if oblique else rotation_optima
     rotations, counts = np.linalg.qr(rng.normal(size=(N_RANDOM, d, d)))[0], []
     for _ in range(N_SCRAMBLED):
         some = moments[rng.permutation(len(moments))[:SCRAMBLED_OUTPUTS]]
         each = np.linalg.qr(rng.normal(size=some.shape))[0]
-        counts.append(rotation_optima(each.swapaxes(1, 2) @ some @ each, n_starts=SCRAMBLED_STARTS).counts[0])
-    return float(dependencies(moments, rotations).mean()), np.array(counts)
+        counts.append(search(each.swapaxes(1, 2) @ some @ each, n_starts=SCRAMBLED_STARTS).counts[:1])
+    return float(dependencies(moments, rotations).mean()), np.concatenate(counts)
 
 
-def _by_distribution(free: Symmetry, n_samples: int) -> list[str]:
+def _by_distribution(n_samples: int, shared: tuple[float, tuple[int, int]]) -> list[str]:
     """Return the reasons not to claim that the distribution of the latents gives."""
-    reasons = []
-    if free.kind != "Gaussian":
-        reasons.append("the latents are not Gaussian, so they are not independent along all axes")
+    reasons, (nats, pair) = [], shared
+    if nats > SHARED:
+        reasons.append(f"new latents {pair[0]} and {pair[1]} nearly determine each other ({nats:.2f} nats in common)")
     if n_samples < FEWEST_SAMPLES:
         reasons.append(f"{n_samples} samples are too few to estimate the distribution of the latents: give thousands")
     return reasons
@@ -594,13 +498,13 @@ def _by_search(lead: float, blocks: tuple[structure.Block, ...], *, gain: float,
     """Return the reasons not to claim that the result of the search gives."""
     reasons = []
     if lead < TIED:
-        reasons.append("another rotation, with other latents, is as good")
+        reasons.append("another map, to other latents, is as good")
     if len(blocks) < 2:
-        reasons.append("all latents reach the same outputs, so no block of them is identified")
+        reasons.append("the outputs that latents reach do not tell them apart, so no block of them is identified")
     chance, spread = by_chance.mean(), by_chance.std()
     if gain < max(chance + max(LEAST_GAIN, 3 * spread), GAIN_RATIO * chance):
         reasons.append(
-            f"the rotation removes {gain:.2f} dependencies of an output, but {chance:.2f} ± {spread:.2f} where "
+            f"the new axes remove {gain:.2f} dependencies of an output, but {chance:.2f} ± {spread:.2f} where "
             "gradients have no axes in common"
         )
     return reasons

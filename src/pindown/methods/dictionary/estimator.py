@@ -24,7 +24,7 @@ from pindown.methods.dictionary.audit import DictionarySpec
 from pindown.methods.dictionary.autoencoder import Autoencoder, Decodes, first_samples, random_numbers
 from pindown.methods.dictionary.dependence import Structure, moments_of, reach_images, structure_of
 from pindown.methods.dictionary.isomap import FOLDED, explained_by_latents, isomap_init
-from pindown.methods.dictionary.rotation import rotation_optima
+from pindown.methods.dictionary.rotation import MARGIN, Sparsest, sparsest
 from pindown.methods.fitting import Trained, Training
 from pindown.methods.inputs import SUMMARY_SAMPLES, ArrayOrTensor, DataLike, DataSummary, Encoded, TrainingInput
 from pindown.methods.parameters import check_penalty
@@ -54,6 +54,7 @@ class Found:
 
     bounds: np.ndarray
     agreement: np.ndarray
+    oblique_gain: float
     structure: Structure
 
 
@@ -225,6 +226,9 @@ class Dictionary(Decodes, BaseEncoder):
     def _seeks_sparsity(self) -> bool:
         return isinstance(self.penalty, DependencySparsity) and self.penalty.weight > 0
 
+    def _from_white(self, normal: Tensor) -> Tensor:
+        return self._model().to_latents(normal.to(self._model().to_latents.weight)).cpu()
+
     def _accepts(self, shape: tuple[int, ...]) -> bool:
         return len(shape) == 1 or (is_image(shape) and self.preprocess is preprocessing.default_preprocessing)
 
@@ -272,11 +276,13 @@ class Dictionary(Decodes, BaseEncoder):
         assert isinstance(training.summary, DictionarySummary)
         held_out = training.summary.held_out.to(restarts[0].centre.device)
         bounds = np.array([restart.bound(held_out, seed=0) for restart in restarts])
+        found: list[Sparsest] = []
         if self._seeks_sparsity:
             for restart in restarts:
-                optima = rotation_optima(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim])
-                restart.rotate(torch.as_tensor(optima.rotations[0]))
+                found.append(sparsest(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim]))
+                restart.map_latents(torch.as_tensor(found[-1].optima.maps[0]))
         best = _best_of(restarts, bounds, held_out)
+        gain = found[best].gain if found else 0.0
         latents = [restart.encode(held_out).double().cpu().numpy() for restart in restarts]
         agreement = np.array(
             [matched_sum(np.abs(correlations(each, latents[best]))) / each.shape[1] for each in latents]
@@ -286,7 +292,8 @@ class Dictionary(Decodes, BaseEncoder):
             objective.penalty = penalty
             log = _joined(log, training.minimise(objective, seed, phase, max_iter))
         more = first_samples(training.first_batches(seed))[:DEPENDENCE_SAMPLES].to(held_out.device)
-        return training.trained(objective, log, Found(bounds, agreement, structure_of(objective, held_out, more)))
+        shown = structure_of(objective, held_out, more, are_dependent=gain > MARGIN)
+        return training.trained(objective, log, Found(bounds, agreement, gain, shown))
 
     def _penalty_phases(self) -> list[tuple[str, Penalty, int]]:
         """Return name, penalty and steps of the phases that follow the restarts. A count is sharpened half way."""
@@ -324,6 +331,7 @@ class Dictionary(Decodes, BaseEncoder):
         assert isinstance(objective, Autoencoder)
         assert isinstance(found, Found)
         self.decoder_, self.bounds_, self.agreement_ = objective.decoder, found.bounds, found.agreement
+        self.oblique_gain_ = found.oblique_gain
         self.dependence_, self.support_, self.threshold_, self.blocks_ = found.structure
         with torch.no_grad():
             self.noise_ = float(objective.noise())

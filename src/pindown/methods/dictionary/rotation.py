@@ -1,8 +1,10 @@
-"""The rotation of the latents in which the fewest of them reach the fewest observed variables.
+r"""The linear map of the latents after which the fewest of them reach the fewest observed variables.
 
-Under a Gaussian prior the likelihood is the same for all rotations Q of z. With M_i = E ∇g_i ∇g_iᵀ, one d×d matrix per
-observed variable, the mean square of the derivative along the new latent j is q_jᵀ M_i q_j. It vanishes exactly if x_i
-does not depend on that latent anywhere. So all rotations can be searched without the data.
+Let latents z be white, and :math:`M_i = E \nabla g_i \nabla g_i^\top`, one d×d matrix per observed variable. New
+latents y = Aᵀz have unit variance if columns of A have unit length. With B = A⁻ᵀ the mean square of the derivative of
+:math:`x_i` along :math:`y_j` is :math:`b_j^\top M_i b_j`. It vanishes exactly if :math:`x_i` does not depend on that
+latent anywhere. So all maps can be searched without the data: rotations, which keep Gaussian latents independent, and
+oblique maps, whose latents depend on each other.
 """
 
 from __future__ import annotations
@@ -15,29 +17,31 @@ import numpy as np
 from pindown.metrics.arrays import Matrix
 
 COARSE, FINE = 0.1, 0.03  # derivatives well below this count as none: first smoothly, so that starts agree
-SWEEPS = 50  # how often every pair of axes is rotated, at most
-ANGLES = np.linspace(-np.pi / 4, np.pi / 4, 33)[:-1]  # larger angles only swap the two axes
+STEPS, HALVINGS = 200, 12  # of the descent, and of a step that does not descend, at most
+SAME_COUNT = 1e-6  # a step that gains less is the last
+DEGENERATE = 0.02  # least eigenvalue of the correlations of latents; below it two of them are nearly the same
+MARGIN = 0.04  # latents per output that an oblique map must save for it to replace the best rotation …
+CORRELATED = 0.1  # … and correlation of two of its latents that samples of independent latents do not have
 
 
 class Optima(NamedTuple):
-    """Where the starts of a search ended: rotations (starts, d, d), the best first, and their soft counts (starts,)."""
+    """Where the starts of a search ended: maps A (starts, d, d), the best first, and their soft counts (starts,)."""
 
-    rotations: Matrix
+    maps: Matrix
     counts: Matrix
 
 
 def rotation_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> Optima:
-    r"""Return the orthogonal Q that minimise a soft count of dependencies, from each start, the best first.
+    r"""Return the orthogonal A that minimise a soft count of dependencies, from each start, the best first.
 
-    .. math:: \sum_{ij} \log\bigl(q_j^\top M_i q_j + \epsilon^2\bigr)
+    .. math:: \sum_{ij} \log\bigl(b_j^\top M_i b_j + \epsilon^2\bigr), \qquad B = A^{-\top} = A
 
     The logarithm counts as the L0 norm of the theorem does; the L1 norm may prefer more but smaller dependencies.
-    From each random start pairs of axes are rotated to their best angle in a quarter circle, with a large ε first.
 
     Parameters
     ----------
     moments
-        The matrices M_i, (m, d, d), of standardised derivatives.
+        The matrices M_i, (m, d, d), of standardised derivatives by white latents.
     n_starts
         Random orthogonal matrices to start from.
     random_state
@@ -49,7 +53,7 @@ def rotation_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 
 
     >>> rotation = np.array([[0.8, -0.6], [0.6, 0.8]])
     >>> moments = np.stack([rotation @ np.diag(s) @ rotation.T for s in ([1.0, 0.0], [0.0, 1.0], [1.0, 0.7])])
-    >>> np.abs(rotation.T @ rotation_optima(moments).rotations[0]).round(3) + 0.0
+    >>> np.abs(rotation.T @ rotation_optima(moments).maps[0]).round(3) + 0.0
     array([[1., 0.],
            [0., 1.]])
 
@@ -58,81 +62,141 @@ def rotation_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 
     >>> bool(np.ptp(rotation_optima(np.eye(2)[None], n_starts=4).counts) < 1e-9)
     True
     """
-    d = moments.shape[1]
-    starts = np.random.default_rng(random_state).normal(size=(n_starts, d, d))
-    q = np.linalg.qr(starts)[0]
-    q[0] = np.eye(d)
-    for epsilon in (COARSE, FINE):
-        q, counts = _rotate_pairs(moments, q, epsilon)
-    strength = np.einsum("saj,iab,sbj->sj", q, moments, q, optimize=True)
-    q = np.take_along_axis(q, (-strength).argsort(1, kind="stable")[:, None], axis=2)
-    order = counts.argsort(kind="stable")
-    return Optima(q[order], _per_output(counts[order], len(moments), d))
+    return _optima(moments, n_starts, random_state, oblique=False)
 
 
-def dependencies(moments: Matrix, rotations: Matrix) -> Matrix:
-    """Return the soft number of latents that reach an observed variable, on average, for each of some rotations.
+def oblique_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> Optima:
+    r"""Return the invertible A with columns of unit length that minimise the count of `rotation_optima`.
+
+    As factor analysts rotate obliquely where factors correlate. Maps whose latents are nearly the same are left out, so
+    that there may be none; their derivatives are large, so the count does not favour them.
+
+    Examples
+    --------
+    Two latents of correlation .6, with a variable of their own each, seen through white latents:
+
+    >>> own = np.linalg.cholesky([[1.0, 0.6], [0.6, 1.0]])  # the gradients by white latents
+    >>> found = oblique_optima(own[:, :, None] * own[:, None], n_starts=8).maps[0]
+    >>> (found.T @ found).round(2).__abs__()
+    array([[1. , 0.6],
+           [0.6, 1. ]])
+    """
+    return _optima(moments, n_starts, random_state, oblique=True)
+
+
+class Sparsest(NamedTuple):
+    """The best rotation, or the best oblique map where that is clearly sparser."""
+
+    optima: Optima  # of the kind that was chosen
+    rotation: float  # soft count of the best rotation
+    gain: float  # by how much that of the best oblique map is lower; 0 if it is degenerate, or as good as a rotation
+
+    @property
+    def is_oblique(self) -> bool:
+        """Whether latents that depend on each other are clearly sparser."""
+        return self.gain > MARGIN
+
+
+def sparsest(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> Sparsest:
+    """Return the best rotation, unless an oblique map saves more than `MARGIN` latents per observed variable.
+
+    Correlations below `CORRELATED` may be those of a sample: then the rotation is kept, too.
+
+    Examples
+    --------
+    >>> own = np.linalg.cholesky([[1.0, 0.6], [0.6, 1.0]])
+    >>> for gradients in (np.eye(2), own):
+    ...     print(sparsest(gradients[:, :, None] * gradients[:, None], n_starts=8).is_oblique)
+    False
+    True
+    """
+    rotations = rotation_optima(moments, n_starts=n_starts, random_state=random_state)
+    obliques = oblique_optima(moments, n_starts=n_starts, random_state=random_state)
+    correlations = obliques.maps[:1].swapaxes(1, 2) @ obliques.maps[:1] - np.eye(moments.shape[1])
+    is_clear = bool((np.abs(correlations) > CORRELATED).any())
+    gain = float(rotations.counts[0] - obliques.counts[0]) if is_clear else 0.0
+    return Sparsest(obliques if gain > MARGIN else rotations, float(rotations.counts[0]), gain)
+
+
+def dependencies(moments: Matrix, maps: Matrix) -> Matrix:
+    """Return the soft number of latents that reach an observed variable, on average, after each of some maps.
 
     Examples
     --------
     >>> dependencies(np.diag([1.0, 0.0])[None], np.eye(2)[None]).round(6).tolist()
     [1.0]
     """
-    squares = np.einsum("saj,iab,sbj->sij", rotations, moments, rotations, optimize=True)
-    return _per_output(_count(squares, FINE), len(moments), moments.shape[1])
-
-
-def _per_output(counts: Matrix, m: int, d: int) -> Matrix:
-    """Return sums of logarithms as soft numbers of latents that reach an observed variable, on average."""
+    counts, (m, d, _) = _count(_squares(moments, _inverse(maps)), FINE), moments.shape
     return (counts / m - d * math.log(FINE**2)) / math.log1p(1 / FINE**2)
 
 
-def _rotate_pairs(moments: Matrix, q: Matrix, epsilon: float) -> tuple[Matrix, Matrix]:
-    """Rotate pairs of axes of every start until none improves; return them, and their counts."""
-    d, q = q.shape[1], q.copy()
-    counts, moving = np.empty(len(q)), np.arange(len(q))
-    current, rotated = q[moving], np.einsum("saj,iab,sbk->sijk", q, moments, q, optimize=True)  # (starts, m, d, d)
-    for _ in range(SWEEPS):
-        before = _count(rotated.diagonal(axis1=2, axis2=3), epsilon)
-        for j in range(d):
-            for k in range(j + 1, d):
-                angle = _best_angle(rotated[:, :, j, j], rotated[:, :, k, k], rotated[:, :, j, k], epsilon)
-                for axis, array in ((2, current), (2, rotated), (3, rotated)):
-                    _rotate(array, axis, j, k, angle)
-        after = _count(rotated.diagonal(axis1=2, axis2=3), epsilon)
-        q[moving], counts[moving] = current, after
-        on = before - after >= 1e-6
-        moving, current, rotated = moving[on], current[on], rotated[on]
-        if not len(moving):
-            break
-    return q, counts
+def _optima(moments: Matrix, n_starts: int, random_state: int, *, oblique: bool) -> Optima:
+    d = moments.shape[1]
+    maps = np.linalg.qr(np.random.default_rng(random_state).normal(size=(n_starts, d, d)))[0]
+    maps[0] = np.eye(d)
+    for epsilon in (COARSE, FINE):
+        maps = _descend(moments, maps, epsilon, oblique=oblique)
+    maps = maps[np.linalg.eigvalsh(maps.swapaxes(1, 2) @ maps)[:, 0] > DEGENERATE]
+    strength = _squares(moments, _inverse(maps)).sum(1)
+    maps = np.take_along_axis(maps, (-strength).argsort(1, kind="stable")[:, None], axis=2)
+    counts = dependencies(moments, maps)
+    order = counts.argsort(kind="stable")
+    return Optima(maps[order], counts[order])
+
+
+def _inverse(maps: Matrix) -> Matrix:
+    """Return B = A⁻ᵀ of each map."""
+    return np.asarray(np.linalg.inv(maps).swapaxes(1, 2), dtype=np.float64)
+
+
+def _squares(moments: Matrix, inverse: Matrix) -> Matrix:
+    """Return the mean squares b_jᵀ M_i b_j of derivatives along new latents; (starts, m, d)."""
+    return np.asarray(np.einsum("saj,iab,sbj->sij", inverse, moments, inverse, optimize=True))
 
 
 def _count(squares: Matrix, epsilon: float) -> Matrix:
     return np.asarray(np.log(np.maximum(squares, 0) + epsilon**2).sum((1, 2)))
 
 
-def _best_angle(a: Matrix, b: Matrix, c: Matrix, epsilon: float) -> Matrix:
-    """Return the best angle for two axes whose squares are a and b and whose product is c, (starts, m) each."""
-    middle, half, cross = (a + b)[..., None] / 2, (a - b)[..., None] / 2, c[..., None]
+def _descend(moments: Matrix, maps: Matrix, epsilon: float, *, oblique: bool) -> Matrix:
+    r"""Return the maps after descents of the count from each, all at once.
 
-    def cost(angle: Matrix) -> Matrix:  # (starts or 1, angles) -> (starts, angles)
-        swing = half * np.cos(2 * angle)[:, None] + cross * np.sin(2 * angle)[:, None]
-        # log(e_j + ε²) + log(e_k + ε²), where the squares e_j, e_k of the rotated axes are middle ± swing
-        return np.asarray(np.log(np.maximum((middle + epsilon**2) ** 2 - swing**2, epsilon**4)).sum(1))
-
-    angle, step = ANGLES[cost(ANGLES[None]).argmin(1)], ANGLES[1] - ANGLES[0]
-    for _ in range(3):
-        near = angle[:, None] + np.linspace(-step, step, 9)
-        angle, step = near[np.arange(len(near)), cost(near).argmin(1)], step / 4
-    stay = cost(np.zeros((1, 1)))[:, 0] - cost(angle[:, None])[:, 0] < 1e-10
-    return np.where(stay, 0.0, angle)
-
-
-def _rotate(array: Matrix, axis: int, j: int, k: int, angle: Matrix) -> None:
-    """Rotate coordinates j and k along an axis of each start's array; in place."""
-    coordinates = np.moveaxis(array, axis, 1)
-    shape = (-1, *(1,) * (coordinates.ndim - 2))
-    cosine, sine = np.cos(angle).reshape(shape), np.sin(angle).reshape(shape)
-    first, second = coordinates[:, j].copy(), coordinates[:, k].copy()
-    coordinates[:, j], coordinates[:, k] = cosine * first + sine * second, cosine * second - sine * first
+    A step mixes latents, y_j ← y_j + Σ_k E_jk y_k, and scales them to unit variance. To first order the count changes
+    by 2 Σ_jk E_jk (C_jk P_jj − P_jk), where P_jk = Σ_i w_ik b_jᵀ M_i b_k with w_ik = 1 / (b_kᵀ M_i b_k + ε²), and C are
+    the correlations of the latents. Newton's step has the curvature Σ_i w_ik b_jᵀ M_i b_j + P_jj. E of a rotation is
+    skew.
+    """
+    d, maps = maps.shape[1], maps.copy()
+    counts = _count(_squares(moments, _inverse(maps)), epsilon)
+    moving, rate = np.arange(len(maps)), np.ones(len(maps))
+    for _ in range(STEPS):
+        new, before = maps[moving], counts[moving]
+        inverse = _inverse(new)
+        products = inverse.swapaxes(1, 2)[:, None] @ (moments @ inverse[:, None])  # (starts, m, d, d)
+        weights = 1 / (products.diagonal(axis1=2, axis2=3) + epsilon**2)  # (starts, m, d)
+        p = np.einsum("sik,sijk->sjk", weights, products)
+        own = p.diagonal(axis1=1, axis2=2)[:, :, None]
+        gradient = new.swapaxes(1, 2) @ new * own - p
+        curvature = np.einsum("sij,sik->sjk", products.diagonal(axis1=2, axis2=3), weights) + own
+        if not oblique:
+            gradient, curvature = gradient - gradient.swapaxes(1, 2), curvature + curvature.swapaxes(1, 2)
+        step = -gradient / curvature * (1 - np.eye(d))
+        slope = (gradient * step).sum((1, 2))
+        left = np.arange(len(moving))  # those whose step does not descend yet
+        for _ in range(HALVINGS):
+            tried = new[left] @ (np.eye(d) + rate[moving[left], None, None] * step[left].swapaxes(1, 2))
+            tried = tried / np.linalg.norm(tried, axis=1, keepdims=True) if oblique else np.linalg.qr(tried)[0]
+            apart = np.linalg.eigvalsh(tried.swapaxes(1, 2) @ tried)[:, 0] > DEGENERATE / 2
+            tried[~apart] = new[left][~apart]
+            count = _count(_squares(moments, _inverse(tried)), epsilon)
+            good = apart & (count <= before[left] + 1e-4 * rate[moving[left]] * slope[left])
+            maps[moving[left[good]]], counts[moving[left[good]]] = tried[good], count[good]
+            left = left[~good]
+            rate[moving[left]] /= 3
+            if not len(left):
+                break
+        rate[moving] = np.minimum(2 * rate[moving], 4)
+        moving = moving[before - counts[moving] > SAME_COUNT]
+        if not len(moving):
+            break
+    return maps
