@@ -388,6 +388,7 @@ def test_one_seed_gives_the_same_maps_and_files_keep_them(tmp_path):
     assert str(loaded.structure_kept_) == str(first.structure_kept_)
 
 
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # a little leaks
 def test_a_refit_is_of_the_same_kind():
     x, site, _ = sites(n=400)
     est = Forget(**quick).fit(x, site)

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import trim_mean
 from sklearn.cluster import KMeans
 
-from pindown.metrics.arrays import Labels, Mask, Matrix
+from pindown.metrics.arrays import Labels, Matrix
 
 Vector = NDArray[np.float64]
 Array3 = NDArray[np.float64]
@@ -73,6 +73,11 @@ class Mixture:
     def n_components(self) -> int:
         """Number of components."""
         return len(self.means)
+
+    def of_batches(self, order: Labels) -> Mixture:
+        """Return the mixture with batches in another order."""
+        weights, shifts, offsets = self.weights[order], self.shifts[order], self.offsets[order]
+        return replace(self, weights=weights, shifts=shifts, offsets=offsets)
 
     def log_joint(self, x: Matrix, batch: Labels) -> Matrix:
         """Return the log-density of each sample together with each component; (n, components)."""
@@ -148,20 +153,15 @@ def fit_mixture(
     >>> (found.shifts[1] - found.shifts[0]).round(0) + 0.0
     array([0., 3.])
     """
-    known = None if labels is None or not (labels >= 0).any() else labels >= 0
-    if labels is None or known is None:
-        number = KMeans(n_components, n_init=1, random_state=random_state).fit_predict(x - start[batch])
+    even = x - start[batch]
+    if labels is None or not (labels >= 0).any():
+        labels, number = None, KMeans(n_components, n_init=1, random_state=random_state).fit_predict(even)
     else:
-        number = _nearest_class(x - start[batch], labels, n_components)
-    return _maximised(x, batch, np.eye(n_components)[number], start, removes, known)
+        number = _nearest_class(even, labels, n_components)
+    return maximised(x, batch, np.eye(n_components)[number], start, removes=removes, labels=labels)
 
 
-def refit_mixture(found: Mixture, x: Matrix, batch: Labels, *, labels: Labels | None = None) -> Mixture:
-    """Fit a mixture to other samples, initialised at the components of ``found``."""
-    return mixture_from(x, batch, found.responsibilities(x, batch), found.shifts, labels=labels)
-
-
-def mixture_from(
+def maximised(
     x: Matrix,
     batch: Labels,
     responsibility: Matrix,
@@ -170,55 +170,75 @@ def mixture_from(
     removes: bool = True,
     labels: Labels | None = None,
 ) -> Mixture:
-    """Fit a mixture, initialised at responsibilities and shifts of batches; −1 marks an unknown label."""
-    known = None if labels is None else labels >= 0
-    if labels is not None and known is not None:
-        responsibility = responsibility.copy()
-        responsibility[known] = np.eye(responsibility.shape[1])[labels[known]]
-    return _maximised(x, batch, responsibility, shift, removes, known)
+    """Alternate the M and E steps from responsibilities; samples with a label (not −1) keep it as their component."""
+    known = np.zeros(len(x), dtype=bool) if labels is None else labels >= 0
+    fixed = None if labels is None else np.eye(responsibility.shape[1])[labels[known]]
+    size, total = np.bincount(batch, minlength=len(shift)).astype(np.float64), x.var(0).clip(1e-300)
+    prior, found, last = np.full(x.shape[1], MAX_PRIOR), None, -np.inf
+    for _ in range(N_ITER):
+        if fixed is not None:
+            responsibility[known] = fixed
+        n, first, second = _moments(x, batch, responsibility, len(shift))
+        mean = first / np.maximum(n, 1e-9)[:, :, None]
+        within = second - n[:, :, None] * mean**2
+        offsets, shift = np.zeros_like(mean), shift if removes else np.zeros_like(shift)
+        if removes:
+            pooled = np.broadcast_to(within.sum((0, 1)) / len(x), mean.shape[1:])
+            variances = pooled if found is None else found.variances
+            shift, offsets, prior = _shifted(n, mean, shift, np.maximum(variances, 1e-9 * total), prior, total)
+        own = mean - shift[:, None] - offsets
+        means = (n[:, :, None] * own).sum(0) / np.maximum(n.sum(0), 1e-9)[:, None]
+        missed = (within + n[:, :, None] * (own - means) ** 2).clip(0).sum(0)
+        pooled = np.maximum(missed.sum(0) / len(x), 1e-9 * total)
+        variances = (missed + VARIANCE_PRIOR * pooled) / (n.sum(0) + VARIANCE_PRIOR)[:, None]
+        common = (n.sum(0) + 1e-2) / (n.sum() + 1e-2 * n.shape[1])
+        found = Mixture(_composition(n, size, common), means, variances, shift, offsets)
+        joint = found.log_joint(x, batch)
+        density = logsumexp(joint, axis=1)
+        responsibility = np.exp(joint - density[:, None])
+        if density.mean() - last < TOLERANCE:
+            break
+        last = density.mean()
+    assert found is not None
+    middle = size @ found.shifts / len(x)
+    return replace(found, shifts=found.shifts - middle, means=found.means + middle)
 
 
-def joined(found: Mixture, x: Matrix, n_iter: int = N_ITER) -> tuple[Vector, Matrix, Vector]:
-    """Return the shift (d,), offsets (components, d) and weights of a new batch; the mixture itself is fixed."""
-    start = x.mean(0) - found.weights.mean(0) @ found.means
-    candidates = []
+def _composition(n: Matrix, size: Vector, common: Vector) -> Matrix:
+    """Return the weights of components in each batch, shrunk towards the common composition."""
+    return np.asarray((n + (COMPOSITION * size[:, None] + 1e-9) * common) / ((1 + COMPOSITION) * size + 1e-9)[:, None])
+
+
+def joined(found: Mixture, x: Matrix) -> Mixture:
+    """Return the mixture with a new batch, the last: its shift, offsets and weights are estimated, nothing else."""
+    common, batch, candidates = found.weights.mean(0), np.zeros(len(x), dtype=np.int64), []
+    start, offsets = x.mean(0) - common @ found.means, np.zeros((1, *found.means.shape))
     for shift in (start, 0 * start):
-        batch, offsets = np.zeros(len(x), dtype=np.int64), np.zeros((1, *found.means.shape))
-        one = Mixture(found.weights.mean(0)[None], found.means, found.variances, shift[None], offsets)
-        for _ in range(n_iter):
+        one = replace(found, weights=common[None], shifts=shift[None], offsets=offsets)
+        for _ in range(N_ITER):
             r = one.responsibilities(x, batch)
             n = r.sum(0)
-            mean = r.T @ x / np.maximum(n, 1e-9)[:, None]
+            away = r.T @ x / np.maximum(n, 1e-9)[:, None] - found.means
             weight = (MIN_PRIOR * n / (n + MIN_PRIOR))[:, None] / found.variances
-            shift = (weight * (mean - found.means)).sum(0) / np.maximum(weight.sum(0), 1e-12)
-            offset = (n / (n + 3 * MIN_PRIOR))[:, None] * (mean - found.means - shift)
-            common = found.weights.mean(0)
-            weights = (n + COMPOSITION * len(x) * common) / ((1 + COMPOSITION) * len(x))
-            one = Mixture(weights[None], found.means, found.variances, shift[None], offset[None])
+            shift = (weight * away).sum(0) / np.maximum(weight.sum(0), 1e-12)
+            offset = (n / (n + 3 * MIN_PRIOR))[:, None] * (away - shift)
+            weights = _composition(n[None], np.array([float(len(x))]), common)
+            one = replace(found, weights=weights, shifts=shift[None], offsets=offset[None])
         candidates.append((one.log_likelihood(x, batch).mean(), one))
     best = max(candidates, key=lambda each: each[0])[1]
-    return best.shifts[0], best.offsets[0], best.weights[0]
+    parts = {
+        name: np.concatenate([getattr(found, name), getattr(best, name)]) for name in ("weights", "shifts", "offsets")
+    }
+    return replace(found, **parts)
 
 
 def selected_start(x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, random_state: int = 0) -> Matrix | None:
     """Return the initial shifts; None if batches shift no clusters.
 
     The held-out likelihood of a fifth of the samples compares mixtures in which batches differ in composition only, and
-    mixtures with shifts from two initialisations.
-
-    Parameters
-    ----------
-    x : array (n, d)
-        The samples, each batch centred.
-    batch : array (n,)
-        Index of each sample's batch.
-    apart : array (batches, d)
-        Shifts of the batches before they were centred.
-    matters : bool
-        Whether features are known to differ between batches. Then shifts of clusters are removed unless the likelihood
-        falls by two standard errors; otherwise only if it rises by as much.
-    random_state : int
-        Seed.
+    mixtures with shifts from two initialisations. ``apart`` are the shifts (batches, d) of the batches before they were
+    centred. If features are known to differ between batches (``matters``), shifts of clusters are removed unless the
+    likelihood falls by two standard errors; otherwise only if it rises by as much.
     """
     rng = np.random.default_rng(random_state)
     rows = rng.permutation(len(x))[:SELECTION_SAMPLES]
@@ -259,48 +279,6 @@ def _nearest_class(x: Matrix, labels: Labels, n: int) -> Labels:
     unit = np.sqrt((x[known] - centres[labels[known]]).var(0).clip(1e-12 * max(x.var(0).max(), 1e-300)))
     distance = -2 * (x / unit) @ (centres / unit).T + ((centres / unit) ** 2).sum(1)
     return np.where(known, labels, distance.argmin(1))
-
-
-def _maximised(
-    x: Matrix, batch: Labels, responsibility: Matrix, shift: Matrix, removes: bool, known: Mask | None
-) -> Mixture:
-    """Alternate the E and M steps; the components of labelled samples are fixed."""
-    fixed = None if known is None else responsibility[known].copy()
-    n_batches, size = len(shift), np.bincount(batch, minlength=len(shift)).astype(np.float64)
-    prior, total = np.full(x.shape[1], MAX_PRIOR), x.var(0).clip(1e-300)
-    found, last = None, -np.inf
-    for _ in range(N_ITER):
-        n, first, second = _moments(x, batch, responsibility, n_batches)
-        mean = first / np.maximum(n, 1e-9)[:, :, None]
-        within = second - n[:, :, None] * mean**2
-        offsets, no_shift = np.zeros_like(mean), np.zeros_like(shift)
-        if removes:
-            variances = (
-                np.broadcast_to(within.sum((0, 1)) / len(x), mean.shape[1:]) if found is None else found.variances
-            )
-            shift, offsets, prior = _shifted(n, mean, shift, np.maximum(variances, 1e-9 * total), prior, total)
-        shift = shift if removes else no_shift
-        own = mean - shift[:, None] - offsets
-        means = (n[:, :, None] * own).sum(0) / np.maximum(n.sum(0), 1e-9)[:, None]
-        missed = (within + n[:, :, None] * (own - means) ** 2).clip(0).sum(0)
-        pooled = np.maximum(missed.sum(0) / len(x), 1e-9 * total)
-        variances = (missed + VARIANCE_PRIOR * pooled) / (n.sum(0) + VARIANCE_PRIOR)[:, None]
-        common = (n.sum(0) + 1e-2) / (n.sum() + 1e-2 * n.shape[1])
-        weights = (n + COMPOSITION * size[:, None] * common + 1e-9 * common) / ((1 + COMPOSITION) * size + 1e-9)[
-            :, None
-        ]
-        found = Mixture(weights, means, variances, shift, offsets)
-        joint = found.log_joint(x, batch)
-        density = logsumexp(joint, axis=1)
-        responsibility = np.exp(joint - density[:, None])
-        if known is not None:
-            responsibility[known] = fixed
-        if density.mean() - last < TOLERANCE:
-            break
-        last = density.mean()
-    assert found is not None
-    middle = size @ found.shifts / len(x)
-    return replace(found, shifts=found.shifts - middle, means=found.means + middle)
 
 
 def _moments(x: Matrix, batch: Labels, responsibility: Matrix, n_batches: int) -> tuple[Matrix, Array3, Array3]:

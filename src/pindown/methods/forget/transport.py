@@ -11,6 +11,11 @@ ONE_MAP, TRANSPORTED = "one map for all levels", "one map, then a transport per 
 """Names of the candidates."""
 
 
+def detectable(leak: Leakage) -> float:
+    """Return two standard errors of a score of half of the samples, as a fraction of certainty."""
+    return 2 * math.sqrt(0.25 / (leak.n_samples / 2)) / (1 - leak.chance)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """Candidate latents: leakage of the nuisance, and explained variance."""
@@ -23,9 +28,7 @@ class Candidate:
         """Return whether probes find no more leakage than in another candidate, up to sampling error."""
         if self.leak is None or other.leak is None:
             return False
-        # Two standard errors of a score of half of the samples, as a fraction of certainty.
-        detectable = 2 * math.sqrt(0.25 / (self.leak.n_samples / 2)) / (1 - self.leak.chance)
-        return self.leak.excess < other.leak.excess + detectable
+        return self.leak.excess < other.leak.excess + detectable(self.leak)
 
     def __str__(self) -> str:
         if self.leak is None:
