@@ -34,11 +34,11 @@ def strongest_claim(found: Audit, est: Estimator, refits: Refits, latents: Matri
     It is about the block that positives share, if that is not all; about features, if the latents leave out some of X;
     and about some of their directions, if fits agree in these only and there is no other reason not to claim.
     """
-    weaker, block, features = est.spec.weaker, found.block, None
+    block, features = found.block, None
     kept = not any(v.assumption == STRUCTURE_KEPT and v.outcome == "fails" for v in found.verdicts)
-    if weaker is not None and block is None:
+    if block is None:
         first, data = refits.others[0], refits.held_out.data
-        features = weaker.features(first, data, latent_matrix(first, data))
+        features = est.spec.comparison.features(first, data, latent_matrix(first, data))
     part = block_part(block) if block is not None else None if kept else features
     agreement = _agreement(est, refits, latents, part, block)
     if not all(each.enough for each in agreement):
@@ -94,16 +94,15 @@ def predictions_part(features: Part) -> Part:
 
 def _weaker(est: Estimator, refits: Refits, features: Part) -> Iterator[tuple[Part, tuple[Agreement, ...]]]:
     """Yield claims about fewer directions, then about predictions, with the agreement of fits in each."""
-    weaker, train, data = est.spec.weaker, refits.train.data, refits.held_out.data
-    assert weaker is not None
-    along = LatentSets.of(est, refits, lambda fit: weaker.leading(fit, train, data))
+    comparison, train, data = est.spec.comparison, refits.train.data, refits.held_out.data
+    along = LatentSets.of(est, refits, lambda fit: comparison.leading(fit, train, data))
     for k, warped in (*((k, False) for k in range(along.n_columns, 0, -1)), (1, True)):
         some = along.first(k)
-        part = weaker.features(refits.others[0], data, some.others[0])
+        part = comparison.features(refits.others[0], data, some.others[0])
         assert part is not None  # since there are features of all latents
         part = leading_part(part, k, est.n_components_, warped=warped)
         yield part, agreements(measure_for(part.theorem.indeterminacy), some)
-    predicted = LatentSets.of(est, refits, lambda fit: weaker.predictions(fit, data))
+    predicted = LatentSets.of(est, refits, lambda fit: comparison.predictions(fit, data))
     part = predictions_part(features)
     yield part, agreements(measure_for(part.theorem.indeterminacy), predicted)
 

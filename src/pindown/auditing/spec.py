@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple
 
 import numpy as np
 import torch
@@ -97,6 +97,15 @@ class Roles:
         return self.also if self.y is None else (self.y, *self.also)
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of what a fit has learned that a claim can be about: its theorem, verdicts on it, and what is left out."""
+
+    theorem: Theorem
+    verdicts: Verdicts
+    rest: str = "the latents behind X are not claimed, since X holds more than the latents explain"
+
+
 class Comparison(Generic[E]):
     """How fits of a method are compared: with each other, and with ground truth. Override what differs."""
 
@@ -117,6 +126,18 @@ class Comparison(Generic[E]):
         """Return the highest recovery that noise in X allows: per latent, if the theorem identifies single ones."""
         single = est.guarantee is not None and est.guarantee.indeterminacy.within(theory.ELEMENTWISE)
         return matched_ceiling(found) if single else linear_ceiling(found)
+
+    def features(self, est: E, data: Data, latents: Matrix) -> Part | None:
+        """Return what can be claimed where latents keep only part of X, or fits agree in some directions only."""
+        return None
+
+    def leading(self, est: E, train: Data, data: Data) -> Matrix:
+        """Return latents along the directions that predict the side variable best, the best first, for `features`."""
+        raise NotImplementedError
+
+    def predictions(self, est: E, data: Data) -> Matrix:
+        """Return the side variable as predicted from the latents, for `features`."""
+        raise NotImplementedError
 
 
 class Refitting(Generic[E]):
@@ -142,31 +163,6 @@ class Refitting(Generic[E]):
         return None if samples.role == "nuisance" else (est, samples.shuffled(rng))
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of what a fit has learned that a claim can be about: its theorem, verdicts on it, and what is left out."""
-
-    theorem: Theorem
-    verdicts: Verdicts
-    rest: str = "the latents behind X are not claimed, since X holds more than the latents explain"
-
-
-C = TypeVar("C", bound=Estimator, contravariant=True)
-
-
-class WeakerClaims(Protocol[C]):
-    """What a method can claim where latents keep only part of X, or fits agree in some directions only."""
-
-    def features(self, est: C, data: Data, latents: Matrix) -> Part | None:
-        """Return the claim about features, without one about the latents behind X."""
-
-    def leading(self, est: C, train: Data, data: Data) -> Matrix:
-        """Return latents along the directions that predict the side variable best, the best first."""
-
-    def predictions(self, est: C, data: Data) -> Matrix:
-        """Return the side variable as predicted from the latents."""
-
-
 class MethodSpec(Generic[E]):
     """What a method says about itself. Subclass it and override what differs.
 
@@ -177,11 +173,9 @@ class MethodSpec(Generic[E]):
     roles : Roles
         The side variables that it uses.
     comparison : Comparison
-        How fits are compared with each other and with ground truth.
+        How fits are compared with each other and with ground truth, and what they support if not the full claim.
     refitting : Refitting
         How an audit splits the samples and fits it again.
-    weaker : WeakerClaims or None
-        What can be claimed where the full claim is not supported.
 
     Examples
     --------
@@ -193,7 +187,6 @@ class MethodSpec(Generic[E]):
     roles: ClassVar[Roles] = Roles()
     comparison: ClassVar[Comparison[Any]] = Comparison()
     refitting: ClassVar[Refitting[Any]] = Refitting()
-    weaker: ClassVar[WeakerClaims[Any] | None] = None
 
     # ---- latents and score ------------------------------------------------------------------------------------------
 

@@ -19,11 +19,8 @@ from pindown.metrics import match_latents, procrustes
 from pindown.metrics.arrays import Matrix
 from pindown.theory import Indeterminacy
 
-N_FOLDS = 4
-"""Default number of refits: each learns from three quarters of the samples."""
-
-FEW = 10
-"""Groups of positives of at most this median size are kept in one fold."""
+N_FOLDS, FEW = 4, 10
+"""Default number of refits; groups of positives of at most this median size are kept in one fold."""
 
 
 class OutOfFold(NamedTuple):
@@ -99,54 +96,26 @@ def out_of_fold(
 
 
 def folds_of(data: Data, n_folds: int, random_state: int = 0) -> NDArray[np.int64]:
-    """Return the fold of each sample: groups and positives stay together, combinations of labels are split evenly.
-
-    Examples
-    --------
-    >>> fold = folds_of(Data(np.zeros((12, 1)), signal=["a", "b", "c"] * 4), 4)
-    >>> sorted(fold[::3].tolist())
-    [0, 1, 2, 3]
-    >>> fold = folds_of(Data(np.zeros((6, 1)), groups=[1, 1, 2, 2, 3, 3]), 3)
-    >>> bool((fold[::2] == fold[1::2]).all())
-    True
-    """
+    """Return the fold of each sample: groups and positives stay together, combinations of labels are split evenly."""
     groups, strata = None if data.groups is None else as_numbers(data.groups), None
     if groups is None and data.pairs is not None and np.ndim(data.pairs) == 1:
         positives = as_numbers(data.pairs)
         groups = positives if np.median(np.bincount(positives)) <= FEW else None
     if groups is None:
-        groups, strata = np.arange(len(data)), _strata(data)
+        labels = [data.side_variables.get(role) for role in ("signal", "nuisance", "given")]
+        columns = [as_numbers(one) for each in labels if each is not None for one in np.atleast_2d(np.asarray(each).T)]
+        few = [column for column in columns if len(np.unique(column)) <= len(data) // 4]
+        groups, strata = np.arange(len(data)), combined(*few) if few else np.zeros(len(data), dtype=np.int64)
     fold = assign_folds(groups, n_folds, np.random.default_rng(random_state), strata)
     if n_folds < 2 or len(np.unique(fold)) < n_folds:
         raise ValueError(f"out_of_fold: n_folds must be at least 2 and at most the number of groups, got {n_folds}.")
     return fold
 
 
-def _strata(data: Data) -> NDArray[np.int64]:
-    roles = [role for role in ("signal", "nuisance", "given") if role in data.side_variables]
-    columns = [column for role in roles for column in np.atleast_2d(np.asarray(data.side_variables[role]).T)]
-    few = [as_numbers(column) for column in columns if len(np.unique(as_numbers(column))) <= len(data) // 4]
-    return combined(*few) if few else np.zeros(len(data), dtype=np.int64)
-
-
 def aligned(known: Matrix, own: Matrix, new: Matrix, free: Indeterminacy) -> Matrix:
-    """Return latents of a refit in the frame of the fit.
+    """Return ``new`` latents of a refit in the frame of the fit, given what both make of the same other samples.
 
-    Parameters
-    ----------
-    known, own : array (n, k)
-        Latents of the same samples, by the refit and by the fit.
-    new : array (m, k)
-        Latents of other samples by the refit.
-    free : Indeterminacy
-        What the theorem leaves free; if that is more than an affine map, an affine map is used.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(size=(50, 2))
-    >>> found = aligned(z[:, ::-1] * -2, z, z[:5, ::-1] * -2, theory.SCALED_PERMUTATION)
-    >>> np.allclose(found, z[:5])
-    True
+    The map is what the theorem leaves ``free``; if that is more than an affine map, it is an affine map.
     """
     if (known.std(0) < 1e-9 * np.abs(known).max(initial=1e-300)).any() or (own.std(0) == 0).any():
         return new  # a collapsed latent cannot be aligned

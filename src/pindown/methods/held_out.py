@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pindown._names import printed
 from pindown.training.early_stopping import StepPlan
 
-OVERFITS = 0.25
-"""A fit overfits if this fraction of its training score above chance is missing on held-out samples."""
-
-ENOUGH_SAMPLES, ENOUGH = 50, 0.05
-"""Minimum number of held-out samples for that; and minimum training score above chance."""
+OVERFITS, ENOUGH_SAMPLES, ENOUGH = 0.25, 50, 0.05
+"""A fit overfits if this fraction of its training score above chance is missing on held-out samples; minimum number of
+held-out samples for that; and minimum training score above chance."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,8 @@ class HeldOut:
     @property
     def warning(self) -> str:
         """A sentence if the fit overfits, else an empty one."""
-        if not self.overfits:
-            return ""
-        return (
-            f"the fit overfits: {self}. Expect the former of new samples. Give more samples, ask for fewer latents, or "
-            "check that X depends on y."
-        )
+        remedy = "Give more samples, ask for fewer latents, or check that X depends on y."
+        return f"the fit overfits: {self}. Expect the former of new samples. {remedy}" if self.overfits else ""
 
     def __str__(self) -> str:
         where = "held-out samples" if self.n_folds == 1 else f"samples held out in {self.n_folds} folds"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING, Protocol, SupportsFloat
+from typing import TYPE_CHECKING, SupportsFloat
 
 from sklearn.utils import check_scalar
 
@@ -17,40 +17,19 @@ from pindown.training.checkpoints import stable_repr
 
 if TYPE_CHECKING:
     from pindown.methods.base import BaseEncoder
+    from pindown.methods.latent_action import InverseDynamics
 
 NOT_SETTINGS = {"trainer", "device", "verbose"}
 """Parameters that the result of a fit does not depend on, or that are compared as part of the trainer."""
 
-INJECTIVE = frozenset(
-    {
-        theory.INJECTIVE_MIXING,
-        theory.DIFFEOMORPHIC_MIXING,
-        theory.BIJECTIVE_OBSERVABLE,
-        theory.INJECTIVE_GIVEN_NUISANCE,
-    }
-)
+_OBSERVED = theory.BIJECTIVE_OBSERVABLE, theory.INJECTIVE_GIVEN_NUISANCE
+INJECTIVE = frozenset((theory.INJECTIVE_MIXING, theory.DIFFEOMORPHIC_MIXING, *_OBSERVED))
 """Assumptions under which there cannot be more latents than features."""
 
-LEARNING_RATE, LEARNING_RATE_OF_FEW = 1e-2, 3e-3
-"""Default learning rates: of vectors with a hundred samples per feature, and with fewer."""
+LEARNING_RATE, LEARNING_RATE_OF_FEW = 1e-2, 3e-3  # of vectors with a hundred samples per feature, and with fewer
 
 WEIGHT_DECAY_SAMPLES, MAX_WEIGHT_DECAY = 10_000, 2.0
 """The default weight decay is the first divided by n_samples, and at most the second."""
-
-
-class HasTraining(Protocol):
-    """An estimator with the parameters of training."""
-
-    batch_size: int | None
-    trainer: Trainer
-
-    @property
-    def max_iter(self) -> int | None:
-        """Steps."""
-
-    @property
-    def learning_rate(self) -> float | None:
-        """Peak of the schedule."""
 
 
 def default_learning_rate(est: BaseEncoder, n_samples: float) -> float:
@@ -72,7 +51,7 @@ def default_weight_decay(est: BaseEncoder, n_samples: float) -> float:
     return by_samples if is_image(est.shape_in_) else max(defaults.min_weight_decay, by_samples)
 
 
-def check_common(est: HasTraining) -> None:
+def check_common(est: BaseEncoder | InverseDynamics) -> None:
     """Raise if a parameter that all estimators have is invalid."""
     if est.max_iter is not None:
         check_scalar(est.max_iter, "max_iter", numbers.Integral, min_val=1)

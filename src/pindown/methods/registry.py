@@ -25,8 +25,7 @@ from pindown.saving.table import GROUP
 BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary, Sparse, SparseBasis)
 """In the order in which they are chosen if several suit the data."""
 
-OF_ATOMS: type[BaseEncoder] = Sparse
-"""The method of ``--sparse`` on the command line."""
+OF_ATOMS: type[BaseEncoder] = Sparse  # the method of ``--sparse`` on the command line
 
 SIDES = ("signal", "nuisance", "pairs", "given")
 """Roles of side variables that a fit may use; groups and true latents are for the audit alone."""
@@ -72,38 +71,19 @@ def find(name: str) -> type[BaseEncoder]:
 
 
 def installed(name: str) -> type[BaseEncoder] | None:
-    """Return the method of this name if it is built in or registered, else None; nothing else is imported.
-
-    Examples
-    --------
-    >>> installed("Forget").__name__, installed("antigravity:fly")
-    ('Forget', None)
-    """
+    """Return the method of this name if it is built in or registered, else None; nothing else is imported."""
     return find(name) if name in registered() or name in {kind.__name__ for kind in BUILT_IN} else None
 
 
 def address_of(kind: type[BaseEncoder]) -> str:
-    """Return the address by which `find` finds a method, also in another process.
-
-    Examples
-    --------
-    >>> from pindown import Contrast
-    >>> address_of(Contrast)
-    'Contrast'
-    """
+    """Return the address by which `find` finds a method, also in another process."""
     address = f"{kind.__module__}:{kind.__qualname__}"
     names = {value: name for name, value in registered().items()}
     return kind.__name__ if kind in BUILT_IN else names.get(address, address)
 
 
 def suited(roles: Collection[str]) -> type[BaseEncoder] | None:
-    """Return the first built-in method that uses all side variables; None if there is none.
-
-    Examples
-    --------
-    >>> [suited(roles).__name__ for roles in ((), ("pairs",), ("nuisance", "given"))], suited(("signal", "pairs"))
-    (['Dictionary', 'Contrast', 'Forget'], None)
-    """
+    """Return the first built-in method that uses all side variables; None if there is none."""
     for kind in BUILT_IN:
         side = kind.spec.roles.y
         if set(roles) <= set(kind.spec.roles.used) and (side is None or side in roles):

@@ -28,7 +28,17 @@ from pindown.auditing.evidence import (
 )
 from pindown.auditing.plans import Count, Plan, Summary, in_words, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, exchange
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Part, Refitting, Roles, Verdicts, encoder_checks
+from pindown.auditing.spec import (
+    Comparison,
+    Figure,
+    FitScore,
+    MethodSpec,
+    Part,
+    Refitting,
+    Roles,
+    Verdicts,
+    encoder_checks,
+)
 from pindown.data.batches import Augment
 from pindown.data.data import Data
 from pindown.data.labels import as_numbers, read_labels
@@ -54,7 +64,7 @@ _COUNTED = (
 )
 
 
-class ClassifyFeatures:
+class ClassifyComparison(Comparison["Classify"]):
     """What `Classify` can claim if X has more than the latents, or if fits agree in some directions only."""
 
     def features(self, est: Classify, data: Data, latents: Matrix) -> Part | None:
@@ -106,7 +116,7 @@ class ClassifySpec(MethodSpec["Classify"]):
 
     roles = Roles("signal", categorical=True)
     refitting = ClassifyRefitting()
-    weaker = ClassifyFeatures()
+    comparison = ClassifyComparison()
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         return side_information_evidence(refits, pair_test if refits.held_out.role == "pairs" else label_test, rng)

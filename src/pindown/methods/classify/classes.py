@@ -20,11 +20,9 @@ from pindown.methods.inputs import DataSummary
 from pindown.networks import SkipMLP
 from pindown.networks.encoder import Encoder
 
-START_BATCHES = 4
-"""Number of batches by whose class means a linear encoder is initialised."""
-
-FAINT = 1e-6
-"""Fraction of the largest below which a spread, or a difference of means, is rounding."""
+START_BATCHES, FAINT = 4, 1e-6
+"""Number of batches by whose class means a linear encoder is initialised; fraction of the largest below which a spread,
+or a difference of means, is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +47,7 @@ class ClassSummary(DataSummary):
 
 
 def read_classes(y: ArrayLike | None, n_samples: int, *, augmented: bool) -> tuple[Numbered, tuple[str, ...]]:
-    """Return the numbered classes, with reasons not to make claims; raise if there is nothing to learn from them.
-
-    Examples
-    --------
-    >>> (values, numbers, counts), reasons = read_classes(["b", "a", "b"], 3, augmented=False)
-    >>> values.tolist(), numbers.tolist(), reasons[0][:36]
-    (['a', 'b'], [1, 0, 1], '1 of 2 classes have a single sample,')
-    """
+    """Return the numbered classes, with reasons not to make claims; raise if there is nothing to learn from them."""
     if y is None:
         if not augmented:
             raise ValueError(
@@ -91,33 +82,8 @@ def read_classes(y: ArrayLike | None, n_samples: int, *, augmented: bool) -> tup
     )
 
 
-def too_few(n_classes: int, d: int) -> tuple[str, ...]:
-    """Return a reason not to make claims if there are too few classes for so many latents.
-
-    Examples
-    --------
-    >>> too_few(3, 2), len(too_few(2, 2))
-    ((), 1)
-    """
-    if n_classes > d:
-        return ()
-    return (
-        f"{n_classes} classes cannot identify {d} latents: at least {d + 1} in general position are needed. Give more "
-        "classes, or ask for fewer latents.",
-    )
-
-
 def spanned(X: ArrayLike, labels: ArrayLike) -> int:
-    """Return the number of directions that class means of standardised features span.
-
-    Examples
-    --------
-    Three classes differ in two directions, one of them in other units:
-
-    >>> labels = np.repeat([0, 1, 2], 100)
-    >>> spanned((np.eye(3)[labels] + 0.1 * np.random.default_rng(0).normal(size=(300, 3))) * [1, 1, 1000], labels)
-    2
-    """
+    """Return the number of directions that class means of standardised features span."""
     return spanned_dimensions(signal_coordinates(X)[0], labels, encoded=False)
 
 
@@ -148,19 +114,7 @@ def start_at_means(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]], n_cl
 def fisher(seen: Tensor, member: Tensor) -> Tensor:
     """Return unit directions in which class means differ most, relative to the spread of all samples; (k, d).
 
-    Parameters
-    ----------
-    seen
-        Samples, (n, d).
-    member
-        Weights of the samples in the mean of each class, (n, n_classes).
-
-    Examples
-    --------
-    >>> x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).double()
-    >>> x[:200, 1] += 5
-    >>> fisher(x, nn.functional.one_hot(torch.arange(400) // 200).double() / 200).abs().argmax().item()
-    1
+    ``seen`` are samples (n, d), and ``member`` their weights in the mean of each class (n, n_classes).
     """
     centred = seen - seen.mean(0)
     values, basis = torch.linalg.eigh(centred.T @ centred)

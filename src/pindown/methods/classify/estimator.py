@@ -25,7 +25,7 @@ from pindown.errors import warn
 from pindown.losses import cross_entropy
 from pindown.methods.base import Incremental
 from pindown.methods.classify.audit import ClassifySpec
-from pindown.methods.classify.classes import ClassSummary, read_classes, spanned, start_at_means, too_few
+from pindown.methods.classify.classes import ClassSummary, read_classes, spanned, start_at_means
 from pindown.methods.fitting import Trained
 from pindown.methods.inputs import ArrayOrTensor, DataLike, Encoded, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive_number
@@ -36,14 +36,10 @@ from pindown.networks.spaces import Reals, Space, Sphere
 from pindown.simulate import Process
 from pindown.training import Trainer
 
-PREDICT_ENTRIES = 1 << 22
-"""Number of logits held at once in `predict`, which bounds its memory."""
+PREDICT_ENTRIES, COUNTED_NUMBERS = 1 << 22, 1 << 25
+"""Number of logits held at once in `predict`; maximum size of the array by which latents are counted."""
 
-COUNTED_NUMBERS = 1 << 25
-"""Maximum size of the array by which latents are counted: of wider samples fewer are used."""
-
-SHORT = 0.02
-"""Size of the entries of class vectors at initialisation."""
+SHORT = 0.02  # size of the entries of class vectors at initialisation
 
 FLAT = 0.15
 """A direction counts as a dimension of the class vectors if their spread along it, relative to the largest, is at least
@@ -87,30 +83,18 @@ class Classify(ClassifierMixin, Incremental):
     augment : callable or None
         Called as ``augment(x, generator)`` with a batch (n, n_features) and the only source of randomness it may use,
         returns another view of each sample. With it ``y=None`` means that each sample is a class of its own.
-    encoder : callable or None
-        Called as ``encoder(n_features, n_components)``, with the shape of a sample in place of ``n_features`` for
-        images and sequences; returns a module. Or a module, of which a copy is trained. None chooses one by the shape,
-        with a linear skip path: see `pindown.networks`.
+    encoder, max_iter, device, verbose, random_state
+        See `Contrast`.
     preprocess : callable
         Preprocessing of the observations: see `Contrast`. The default is the same, except that with few samples faint
         directions are scaled up less: see `preprocessing.tempered`.
     batch_size : int or None
         Samples per step; None takes 512, or all if there are fewer.
-    max_iter : int or None
-        Number of steps. None takes 2,000, and continues in rounds twice as long while the loss still clearly falls, up
-        to 32,000 in all. With a number, `fit` warns if more steps would clearly help.
     learning_rate : float or None
         Learning rate at the top of a cosine schedule. None takes .01, or .003 for vectors with fewer than a hundred
         samples per feature.
     trainer : Trainer
-        Weight decay (None: 10,000 / n_samples, at most 2), optimizer, fraction of the samples to hold out, precision,
-        checkpoint, callbacks …: see `pindown.training.Trainer`.
-    device : str or None
-        None takes a GPU if there is one.
-    verbose : bool
-        Show progress, if there is a terminal.
-    random_state : int, RandomState or None
-        Seed.
+        Options of training. The default weight decay is 10,000 / n_samples, at most 2.
 
     Attributes
     ----------
@@ -122,17 +106,8 @@ class Classify(ClassifierMixin, Incremental):
         The frequency of each class.
     scale_ : float
         The factor β, given or learned.
-    encoder_ : torch.nn.Module
-        The trained encoder.
-    objective_ : torch.nn.Module
-        What was minimised: maps samples and the numbers of their classes to the loss.
-    held_out_ : HeldOut or None
-        The score on held-out samples, on training samples, and at chance; and whether a linear encoder was kept. None
-        if no sample was held out.
-    loss_curve_ : ndarray of shape (n_iter_,)
-        Loss of each step.
-    n_iter_ : int
-        Number of steps that led to the weights that were kept.
+    encoder_, objective_, held_out_, loss_curve_, n_iter_
+        See `Contrast`; the objective maps samples and the numbers of their classes to the loss.
 
     Warns
     -----
@@ -308,13 +283,14 @@ class Classify(ClassifierMixin, Incremental):
             (classes, _, counts), reasons = read_classes(data.signal, len(data), augmented=self.augment is not None)
             prior = counts / counts.sum()
         d, notes = self._counted(inputs, preprocessing, len(classes))
-        reasons = (*reasons, *too_few(len(classes), d))
+        if len(classes) <= d:
+            reasons += (
+                f"{len(classes)} classes cannot identify {counted(d, 'latent')}: at least {d + 1} in general position "
+                "are needed. Give more classes, or ask for fewer latents.",
+            )
         # With more samples the initialisation does not matter, and behind a nonlinear mixing means span too little.
-        few = (
-            source is None
-            and self.augment is None
-            and len(data) < SAMPLES_PER_FEATURE * math.prod(preprocessing.shape_in)
-        )
+        given = source is None and self.augment is None
+        few = given and len(data) < SAMPLES_PER_FEATURE * math.prod(preprocessing.shape_in)
         return ClassSummary(
             d, warnings=reasons, notes=notes, classes=classes, prior=prior, by_number=known is not None, few=few
         )

@@ -37,11 +37,9 @@ from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
 from pindown.training import Trainer, TrainingDefaults, processes
 
-SCORE_PAIRS = 4_096
-"""Maximum number of pairs that `score` compares with each other."""
-
-TEMPERATURE_PAIRS = 1_024
-"""Number of pairs by which `score` chooses a temperature, if the learned one is not that of InfoNCE."""
+SCORE_PAIRS, TEMPERATURE_PAIRS = 4_096, 1_024
+"""Maximum number of pairs that `score` compares with each other, and by which it chooses a temperature, if the learned
+one is not that of InfoNCE."""
 
 
 class Contrast(Incremental):
