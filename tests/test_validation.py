@@ -121,6 +121,12 @@ def test_a_loss_that_clearly_rises_is_waited_for_half_as_long_as_it_fell():
     assert MIN_ANNEALING < 250
 
 
+def test_a_loss_that_falls_to_the_end_or_rises_at_the_end_of_a_round():
+    falls, rises = [(25 * k, 1 / (1 + k)) for k in range(41)], [(25 * k, abs(k - 8) / 8) for k in range(41)]
+    assert find_rollback(falls, Length(1_000)) is None
+    assert find_rollback(rises, Length(300)) == Rollback(300, 200)
+
+
 def test_a_loss_that_rose_to_a_plateau_is_waited_for_as_long_as_it_fell():
     noise = np.random.default_rng(0).uniform(-0.05, 0.05, size=81)
     stays = [(25 * k, abs(k - 20) / 20 if k <= 20 else 0.2 + noise[k]) for k in range(81)]

@@ -139,12 +139,6 @@ def outcome_of(verdicts: tuple[Verdict, ...], assumption: Assumption) -> Outcome
 
 
 def in_words(number: int) -> str:
-    """Return a small number in words.
-
-    Examples
-    --------
-    >>> in_words(2), in_words(12)
-    ('two', '12')
-    """
+    """Return a small number in words."""
     words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     return words[number] if number < len(words) else str(number)

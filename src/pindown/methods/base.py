@@ -9,9 +9,9 @@ import math
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -183,10 +183,10 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """
         check_is_fitted(self)
         X = X.X if isinstance(X, Data) else X
-        if not is_in_memory(X):
-            return np.concatenate([self._like(x, x, self._encode(torch.as_tensor(x))) for x in self._blocks(X)])
-        array = self._validated(X, reset=False)
-        return self._like(X, array, self._encode(torch.as_tensor(array)))
+        if is_in_memory(X):
+            array = self._validated(X, reset=False)
+            return self._like(X, array, self._encode(torch.as_tensor(array)))
+        return np.concatenate([self._like(x, x, self._encode(torch.as_tensor(x))) for x in self._blocks(X)])
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit was completed: one that failed leaves attributes, but no encoder."""
@@ -245,9 +245,8 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
             return DataSummary(widest, notes=(note,))
         found = n_independent(signal)
         d = max((fewer for fewer in range(1, widest + 1) if diversity.needed(fewer) <= found), default=1)
-        return DataSummary(
-            d, notes=(f"y has {found} {diversity.unit}, and the data vary in {counted(widest, 'direction')}.",)
-        )
+        note = f"y has {found} {diversity.unit}, and the data vary in {counted(widest, 'direction')}."
+        return DataSummary(d, notes=(note,))
 
     def _requested_components(self) -> int:
         return int(check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1))
@@ -302,9 +301,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     @property
     def _n_steps(self) -> int:
         """Number of steps of a part of a fit that must have a fixed number."""
-        if self.max_iter is not None:
-            return self.max_iter
-        return first_round_for(getattr(self, "shape_in_", ()), best_device(self.device))
+        return self.max_iter or first_round_for(getattr(self, "shape_in_", ()), best_device(self.device))
 
     # ---- after training ---------------------------------------------------------------------------------------------
 
@@ -326,8 +323,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
 # ---- samples as they come -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Started:
+class _Started(NamedTuple):
     """What a first call leaves to the next."""
 
     objective: nn.Module
@@ -350,19 +346,25 @@ class Incremental(BaseEncoder):
         unknown length, as many samples are used as were read to summarise it.
         """
         self._check_parameters()
-        started = getattr(self, "_started", None)
+        trainer, defaults, started = self.trainer, self.training_defaults, getattr(self, "_started", None)
         if started is None or started.objective is not getattr(self, "objective_", None):  # none, or a fit in between
             prepared = prepare(self, X, sides, hold_out=False)
-            started = self._start(replace(prepared, summary=adjusted(prepared.summary)))
-            inputs, seed, n_before = prepared.inputs, prepared.seed, 0
+            prepared = replace(prepared, summary=adjusted(prepared.summary))
+            inputs, seed, n_before, n = prepared.inputs, prepared.seed, 0, prepared.n_samples
+            batches = training_batches(self, prepared, inputs)
+            objective = Training(self, prepared, batches).new_objective(seed).to(prepared.device)
+            weight_decay = default_weight_decay(self, n) if trainer.weight_decay is None else trainer.weight_decay
+            make = trainer.optimizer or defaults.optimizer
+            started = _Started(objective, make(objective, default_learning_rate(self, n), weight_decay), prepared)
         else:
             seed, n_before = _random.draw_seed(self.random_state), self.n_iter_
             inputs = self._read(X, sides, _random.generator(seed, started.prepared.device), reset=False)
+            batches = training_batches(self, started.prepared, inputs)
         n_samples = inputs.n_samples if math.isfinite(inputs.n_samples) else len(inputs.data)
-        log = replace(self.trainer, optimizer=lambda *_: started.optimizer).train(
+        log = replace(trainer, optimizer=lambda *_: started.optimizer).train(
             started.objective,
-            training_batches(self, started.prepared, inputs),
-            max_iter=max(1, int(n_samples) // (self.batch_size or self.training_defaults.batch_size)),
+            batches,
+            max_iter=max(1, int(n_samples) // (self.batch_size or defaults.batch_size)),
             learning_rate=default_learning_rate(self, inputs.n_samples),
             seed=seed + n_before,
             defaults=TrainingDefaults(schedule=constant),
@@ -370,11 +372,3 @@ class Incremental(BaseEncoder):
         self._set_attributes(Trained(started.objective, log, started.prepared.summary))
         self.n_iter_, self._started = n_before + log.n_iter, started
         return self
-
-    def _start(self, prepared: Prepared) -> _Started:
-        n_samples, trainer = prepared.n_samples, self.trainer
-        training = Training(self, prepared, training_batches(self, prepared, prepared.inputs))
-        objective = training.new_objective(prepared.seed).to(prepared.device)
-        make = trainer.optimizer or self.training_defaults.optimizer
-        weight_decay = default_weight_decay(self, n_samples) if trainer.weight_decay is None else trainer.weight_decay
-        return _Started(objective, make(objective, default_learning_rate(self, n_samples), weight_decay), prepared)

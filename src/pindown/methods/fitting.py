@@ -69,12 +69,6 @@ class Trained:
         return self.objective.encoder
 
     @property
-    def validation_loss(self) -> float:
-        """The validation loss of the weights that were kept."""
-        losses = [loss for _, loss in self.log.held_out]
-        return losses[-1] if self.log.rollback is None else min(losses)
-
-    @property
     def final_loss(self) -> float:
         """The training loss at the end, relative to chance."""
         return float(np.mean(self.log.loss_curve[-LAST:])) - self.chance
@@ -91,8 +85,8 @@ class Trained:
 
     def is_clearly_better_than(self, other: Trained) -> bool:
         """Return whether its validation loss is clearly lower."""
-        decrease = max(other.log.held_out[0][1] - other.validation_loss, 0.0)
-        return self.validation_loss < other.validation_loss - CLEARLY * decrease
+        loss = other.log.validation_loss
+        return self.log.validation_loss < loss - CLEARLY * max(other.log.held_out[0][1] - loss, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +164,7 @@ class Training:
     def trained(self, objective: nn.Module, log: TrainingLog, details: object = None) -> Trained:
         """Return what was learned, with what the training knows of it."""
         chance = self.est._chance_loss(self.prepared.n_samples) or 0.0
-        return Trained(objective, log, self.summary, self.linear, chance, details)
+        return Trained(objective, log, self.prepared.summary, self.linear, chance, details)
 
 
 class ParallelObjectives(nn.Module):
@@ -219,9 +213,8 @@ def train_with_validation(est: BaseEncoder, folds: Sequence[Prepared], *, linear
     (prepared,) = folds
     batches = training_batches(est, prepared, prepared.samples)
     validation = Validation(validation_batches(est, prepared, *prepared.inputs.splits))
-    return est._optimise(
-        Training(est, prepared, batches, validation, "linear" if linear else "", linear), prepared.seed
-    )
+    training = Training(est, prepared, batches, validation, "linear" if linear else "", linear)
+    return est._optimise(training, prepared.seed)
 
 
 def cross_validate(est: BaseEncoder, folds: Sequence[Prepared], *, linear: bool) -> Trained:

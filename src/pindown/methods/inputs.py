@@ -199,8 +199,7 @@ class InputReader(BaseEstimator):
             inputs = TrainingInput(Data(array, **given, names=names))
         else:
             source = as_source(X)
-            if not self._reads(source.shape):
-                self._require_flat("each row of X", source.shape, source.shape)
+            self._require_flat("each row of X", source.shape, source.shape)
             inputs = _read_source(source, roles.y, given, rng)
             if isinstance(inputs.source, GeneratorSource):  # a simulation has more than a method uses
                 used = (roles.y,) if isinstance(X, Process) else (roles.y, *roles.also)
@@ -225,10 +224,8 @@ class InputReader(BaseEstimator):
             )
         else:
             whole = np.asarray(array).dtype.kind in "bui"  # pixels: float32 is precise enough
-            kinds = np.float32 if whole else [np.float64, np.float32]
-            array = check_array(
-                array, dtype=kinds, allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X", **order
-            )
+            order |= {"allow_nd": True, "ensure_min_samples": least, "estimator": self, "input_name": "X"}
+            array = check_array(array, dtype=np.float32 if whole else [np.float64, np.float32], **order)
             if not self._accepts(array.shape[1:]):
                 self._require_flat("X", array.shape, array.shape[1:])
                 array = array.reshape(len(array), -1)

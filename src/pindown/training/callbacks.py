@@ -19,31 +19,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Report:
-    """The state of a training at a step at which losses are read back.
+    """The state of a training at a step at which losses are read back."""
 
-    Attributes
-    ----------
-    title
-        Name of the training.
-    step, n_steps
-        Number of steps taken, and of those planned; with ``max_iter=None`` the plan may grow.
-    losses
-        Losses of the steps since the last report.
-    rates
-        Learning rate of each parameter group in the latest step.
-    held_out
-        Loss on the validation set, if it was evaluated.
-    objective
-        The module that is trained, with its present weights. Do not change it.
-    """
-
-    title: str
-    step: int
-    n_steps: int
-    losses: tuple[float, ...]
-    rates: tuple[float, ...]
-    held_out: float | None = None
-    objective: Any = None
+    title: str  # name of the training
+    step: int  # number of steps taken
+    n_steps: int  # number of steps planned; with ``max_iter=None`` the plan may grow
+    losses: tuple[float, ...]  # of the steps since the last report
+    rates: tuple[float, ...]  # learning rate of each parameter group in the latest step
+    held_out: float | None = None  # loss on the validation set, if it was evaluated
+    objective: Any = None  # the module that is trained, with its present weights; do not change it
 
     @property
     def loss(self) -> float:

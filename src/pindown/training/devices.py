@@ -23,18 +23,7 @@ def processes() -> Accelerator:
 
 
 def best_device(device: str | torch.device | None = None) -> torch.device:
-    """Return the requested device; by default this process's GPU if there is one, else the CPU.
-
-    Raises
-    ------
-    InputError
-        If there is no such device, or if it cannot compute, as ``meta``.
-
-    Examples
-    --------
-    >>> best_device("cpu")
-    device(type='cpu')
-    """
+    """Return the requested device, or raise; by default this process's GPU if there is one, else the CPU."""
     if device is None:
         found = processes().device
         return found if found.type == "cuda" else torch.device("cpu")  # others lack float64

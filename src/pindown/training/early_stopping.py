@@ -73,14 +73,6 @@ def decrease(curve: Sequence[float], last: int | None = None, first: int = 0) ->
 
     If rounds came before, of which the first had ``first`` steps, it is the decrease from the round before, at the same
     learning rate.
-
-    Examples
-    --------
-    A loss that halves every 10 of 200 steps is done long before the middle; one that falls evenly is not:
-
-    >>> steps = np.arange(200)
-    >>> [decrease(curve).is_clear for curve in (2.0 ** (-steps / 10), 1 - steps / 200)]
-    [False, True]
     """
     values = np.asarray(curve, dtype=float)
     n = len(values) if last is None else last
@@ -107,24 +99,12 @@ def _mean(losses: np.ndarray, part: tuple[float, float]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Length:
-    """The number of steps of a training: fixed, or as many as help.
-
-    Parameters
-    ----------
-    max_iter
-        The number, or None: 2,000 steps, and as many again for as long as the loss clearly falls in the last round.
-    epoch
-        Steps after which the same samples come again; infinity if none does.
-    falls
-        Whether the loss falls as something is learned: that of adversarial training need not.
-    first
-        Steps of the first round of ``max_iter=None``; 0 takes 2,000.
-    """
+    """The number of steps of a training: fixed, or, in rounds, as many again for as long as the loss clearly falls."""
 
     max_iter: int | None
-    epoch: float = math.inf
-    falls: bool = True
-    first: int = 0
+    epoch: float = math.inf  # steps after which the same samples come again
+    falls: bool = True  # whether the loss falls as something is learned: that of adversarial training need not
+    first: int = 0  # steps of the first round of ``max_iter=None``; 0 takes 2,000
 
     @property
     def most(self) -> int:
@@ -132,13 +112,7 @@ class Length:
         return MAX_STEPS if self.max_iter is None else self.max_iter
 
     def may_end(self, step: int) -> bool:
-        """Return whether a round can end after so many steps, whatever the loss curve.
-
-        Examples
-        --------
-        >>> [step for step in range(0, 9_000, 25) if Length(None).may_end(step)], Length(500).may_end(500)
-        ([2000, 4000, 8000], True)
-        """
+        """Return whether a round can end after so many steps, whatever the loss curve: 2,000, 4,000 …, by default."""
         if self.max_iter is not None:
             return step == self.max_iter
         rounds, rest = divmod(step, self.first or FIRST_ROUND)
@@ -228,15 +202,7 @@ Evaluations = Sequence[tuple[int, float]]
 
 
 def find_rollback(evaluations: Evaluations, length: Length) -> Rollback | None:
-    """Return where training rolls back, given its evaluations; None if nowhere yet.
-
-    Examples
-    --------
-    >>> falls = [(25 * k, 1 / (1 + k)) for k in range(41)]
-    >>> rises = [(25 * k, abs(k - 8) / 8) for k in range(41)]
-    >>> [find_rollback(*args) for args in ((falls, Length(1_000)), (rises, Length(1_000)), (rises, Length(300)))]
-    [None, Rollback(at=500, best=200), Rollback(at=300, best=200)]
-    """
+    """Return where training rolls back, given its evaluations; None if nowhere yet."""
     best, lowest, after = 0, math.inf, 0
     for number, (step, loss) in enumerate(evaluations):
         if loss < lowest:

@@ -22,10 +22,7 @@ LARGEST_SCALE = 2.0**15
 
 
 class Descent:
-    """An objective, its optimizer and the learning rates of all steps, in memory where a CUDA graph finds them.
-
-    A parameter group may have its own ``schedule``, and a ``peak``, the learning rate at the schedule's top.
-    """
+    """An objective, its optimizer and the learning rates of all steps, in memory where a CUDA graph finds them."""
 
     def __init__(
         self,

@@ -42,12 +42,9 @@ from pindown.training.early_stopping import (
 from pindown.training.optimizers import MakeOptimizer, Schedule, adam, cosine
 from pindown.training.steps import LARGEST_SCALE, Descent, step_taker
 
-REPORT_EVERY = 25
+REPORT_EVERY = 25  # steps between two times that losses are read
 
-DETERMINE_THE_RESULT = (
-    *("weight_decay", "optimizer", "validation_fraction"),
-    *("precision", "accumulate", "patience", "tol"),
-)
+DETERMINE_THE_RESULT = "weight_decay", "optimizer", "validation_fraction", "precision", "accumulate", "patience", "tol"
 """Parameters of a trainer on which the result of a fit depends."""
 
 
@@ -55,69 +52,45 @@ DETERMINE_THE_RESULT = (
 class TrainingLog:
     """The history of a training; loss curve and step plan are those of the steps that led to the weights kept.
 
-    Attributes
-    ----------
-    loss_curve : array (n_iter,)
-        Loss of each step.
-    seconds : float
-        Wall-clock time of this call.
-    stopped_on_plateau : bool
-        Whether it ended because the loss stopped improving: ``Trainer(patience=…)``.
-    shortfall : str
-        A sentence if more steps would clearly help, else empty; see `pindown.training.early_stopping`.
-    held_out : tuple of (int, float)
-        Losses on the validation set, each with the number of steps taken by then.
-    rollback : Rollback or None
-        Where training rolled back because they rose; see `pindown.training.early_stopping`.
-    step_plan : tuple of Phase
-        The schedule that was followed.
+    See `pindown.training.early_stopping` for rollbacks and step plans.
     """
 
     loss_curve: np.ndarray  # (n_iter,)
-    seconds: float
-    stopped_on_plateau: bool
-    shortfall: str = ""
-    held_out: tuple[tuple[int, float], ...] = ()
-    rollback: Rollback | None = None
-    step_plan: tuple[Phase, ...] = ()
+    seconds: float  # wall-clock time of this call
+    stopped_on_plateau: bool  # whether the loss stopped improving: ``Trainer(patience=…)``
+    shortfall: str = ""  # a sentence if more steps would clearly help
+    held_out: tuple[tuple[int, float], ...] = ()  # losses on the validation set, after so many steps
+    rollback: Rollback | None = None  # where training rolled back because they rose
+    step_plan: tuple[Phase, ...] = ()  # the schedule that was followed
 
     @property
     def n_iter(self) -> int:
         """Number of steps that led to the weights kept, including those before a resumed checkpoint."""
         return len(self.loss_curve)
 
+    @property
+    def validation_loss(self) -> float:
+        """The validation loss of the weights that were kept."""
+        losses = [loss for _, loss in self.held_out]
+        return losses[-1] if self.rollback is None else min(losses)
+
 
 @dataclass(frozen=True)
 class TrainingDefaults:
     """What a method trains with unless its user chooses otherwise.
 
-    Parameters
-    ----------
-    batch_size : int
-        Samples of a step.
-    learning_rates : (float, float) or None
-        For vectors and for images. None: .01, and .003 for vectors with fewer than a hundred samples per feature.
-    weight_decay : float or None
-        None: 10,000 / n_samples, at most 2, as with a prior on the weights whose influence falls with n.
-    min_weight_decay : float
-        The minimum for vectors, if ``weight_decay`` is None.
-    optimizer, schedule : callable
-        See `pindown.training.optimizers`.
-    adversarial : bool
-        Whether parts of the objective are trained against each other. Its loss then need not fall: no samples are held
-        out for early stopping.
-    cross_validated : bool
-        Whether few samples are held out in folds.
+    By default the learning rate is .01, and .003 for vectors with fewer than a hundred samples per feature. The weight
+    decay is 10,000 / n_samples, at most 2, as with a prior on the weights whose influence falls with n.
     """
 
     batch_size: int = 512
-    learning_rates: tuple[float, float] | None = None
+    learning_rates: tuple[float, float] | None = None  # of vectors and of images
     weight_decay: float | None = None
-    min_weight_decay: float = 0.0
+    min_weight_decay: float = 0.0  # of vectors, if ``weight_decay`` is None
     optimizer: MakeOptimizer = adam
     schedule: Schedule = cosine
-    adversarial: bool = False
-    cross_validated: bool = True
+    adversarial: bool = False  # whether parts of the objective compete: no samples are held out for early stopping
+    cross_validated: bool = True  # whether few samples are held out in folds
 
 
 @dataclass(frozen=True)

@@ -52,15 +52,9 @@ if TYPE_CHECKING:
 K_STATISTICS = 2
 """Sufficient statistics per latent assumed by `theory.IVAE`: mean and variance, as in a normal distribution."""
 
-
 _COUNTED = (
-    theory.CLASSIFY_NORMALISED,
-    theory.ROEDER,
-    theory.TCL,
-    theory.IVAE,
-    theory.AUXILIARY_ICA,
-    theory.INTERVENTIONS,
-    theory.INTERVENTIONS_UNKNOWN,
+    *(theory.CLASSIFY_NORMALISED, theory.ROEDER, theory.TCL, theory.IVAE, theory.AUXILIARY_ICA),
+    *(theory.INTERVENTIONS, theory.INTERVENTIONS_UNKNOWN),
 )
 
 
@@ -107,7 +101,7 @@ class ClassifyRefitting(Refitting["Classify"]):
 
     def null(self, est: Classify, rows: Samples, rng: np.random.Generator) -> tuple[Classify, Samples]:
         if est.augment is not None:
-            est = clone(est).set_params(augment=OfOtherRows(est.augment))
+            est = clone(est).set_params(augment=ViewsOfOthers(est.augment))
         return est, rows.shuffled(rng)
 
 
@@ -170,16 +164,8 @@ class ClassifySpec(MethodSpec["Classify"]):
 
 
 @dataclass(frozen=True)
-class OfOtherRows:
-    """Views of other samples of the batch, which have no information about the sample.
-
-    Examples
-    --------
-    >>> x = torch.arange(8.0)[:, None]
-    >>> views = OfOtherRows(lambda x, generator: x)(x, torch.Generator().manual_seed(0))
-    >>> torch.equal(views, x), torch.equal(views.sort(0).values, x)
-    (False, True)
-    """
+class ViewsOfOthers:
+    """Views of other samples of the batch, which have no information about the sample."""
 
     augment: Augment
 

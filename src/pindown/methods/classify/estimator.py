@@ -224,8 +224,7 @@ class Classify(ClassifierMixin, Incremental):
         of the samples, and ``y=None`` means 0, 1, 2, …
         """
         predicted = self.predict(X)
-        if y is None and isinstance(X, Data):
-            y = X.signal
+        y = X.signal if y is None and isinstance(X, Data) else y
         if y is None and self.augment is not None:
             y = np.arange(len(predicted))
         if y is None:
@@ -322,22 +321,16 @@ class Classify(ClassifierMixin, Incremental):
 
     def _targets(self, summary: ClassSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
         signal = sides.get("signal")
-        if signal is None:
-            return (np.arange(len(summary.classes)),)
-        return (signal if summary.by_number else summary.numbers(signal),)
+        numbers = np.arange(len(summary.classes)) if signal is None else signal
+        return (numbers if signal is None or summary.by_number else summary.numbers(signal),)
 
     def _objective(self, encoder: Encoder, summary: ClassSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         means = start_at_means(encoder, batches, len(summary.classes)) if summary.few else None
         # Equal offsets cancel in the softmax.
         balanced = np.ptp(summary.prior) <= 1e-9 * summary.prior.max()
         offsets = None if balanced else torch.as_tensor(np.log(summary.prior), dtype=torch.float32)
-        objective = ClassifyObjective(
-            encoder,
-            self._spaces(summary.n_components)[1],
-            self.scale,
-            offsets,
-            (len(summary.classes), summary.n_components),
-        )
+        shape = len(summary.classes), summary.n_components
+        objective = ClassifyObjective(encoder, self._spaces(shape[1])[1], self.scale, offsets, shape)
         if means is not None:
             objective.start_at(means)
         return objective
@@ -352,10 +345,7 @@ class Classify(ClassifierMixin, Incremental):
             self.scale_ = float(objective.scale())
 
     def _diagnose(self, x: Tensor) -> None:
-        self._warn_of_flat_vectors()
         super()._diagnose(x)
-
-    def _warn_of_flat_vectors(self) -> None:
         sizes = np.linalg.svd(self.class_vectors_ - self.class_vectors_.mean(0), compute_uv=False)
         rank = int((sizes > FLAT * sizes[0]).sum())
         least = sizes[-1] / (sizes[0] or 1)
@@ -375,12 +365,7 @@ class ClassifyObjective(nn.Module):
     offsets: Tensor | None
 
     def __init__(
-        self,
-        encoder: Encoder,
-        vector_space: Space,
-        scale: float | None,
-        offsets: Tensor | None,
-        shape: tuple[int, int],
+        self, encoder: Encoder, vector_space: Space, scale: float | None, offsets: Tensor | None, shape: tuple[int, int]
     ) -> None:
         super().__init__()
         self.encoder, self.vector_space, self.given = encoder, vector_space, scale

@@ -7,6 +7,7 @@ import math
 import numbers
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -217,24 +218,18 @@ class Contrast(Incremental):
         shuffled = torch.randperm(len(pairing), generator=generator)
         x, x_pos = pairing.take(shuffled, generator)
         n_chunks = math.ceil(len(x) / SCORE_PAIRS)
-        objective = copy.deepcopy(self.objective_)
-        assert isinstance(objective, PairObjective)
         precision = torch.float64 if is_cheap(self.encoder_) else torch.float32  # as `transform` has it
-        objective.to(precision)
-        device = self.encoder_.device
-
-        def put(samples: Tensor) -> Tensor:
-            return samples.to(device, precision)
-
+        objective = copy.deepcopy(self.objective_).to(precision)
+        assert isinstance(objective, PairObjective)
+        put, information = partial(torch.Tensor.to, device=self.encoder_.device, dtype=precision), 0.0
         with torch.inference_mode():
             temperature = objective.temperature()
             if self.loss.alpha is not None:
                 temperature = best_temperature(objective, put(x[:TEMPERATURE_PAIRS]), put(x_pos[:TEMPERATURE_PAIRS]))
-            information = [
-                len(a) * (math.log(len(a)) - float(objective.infonce(put(a), put(b), temperature=temperature)))
-                for a, b in zip(x.chunk(n_chunks), x_pos.chunk(n_chunks), strict=True)
-            ]
-        return sum(information) / len(x)
+            for a, b in zip(x.chunk(n_chunks), x_pos.chunk(n_chunks), strict=True):
+                loss = float(objective.infonce(put(a), put(b), temperature=temperature))
+                information += len(a) * (math.log(len(a)) - loss)
+        return information / len(x)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -315,12 +310,8 @@ class Contrast(Incremental):
         self.folding_ = check_folding(self, x)
 
     def _warn_if_unbounded(self) -> None:
-        alpha = self.loss.alpha
-        if (
-            alpha is None
-            or self.loss.self_negatives
-            or (self.encoder_.space == Sphere() and self.temperature is not None)
-        ):
+        alpha, has_scale = self.loss.alpha, self.encoder_.space != Sphere() or self.temperature is None
+        if alpha is None or self.loss.self_negatives or not has_scale:
             return
         # Where no common scale of the distances makes the loss smaller, (1 − α) E δ⁺ = α E Σ w_j δ_j with the weights
         # w of the n − 1 negatives in the log-sum-exp, and the loss is −α (log(n − 1) − E H(w)), H the entropy.

@@ -33,10 +33,7 @@ at the end whose mean loss counts, where samples are always new."""
 
 def final_loss(log: TrainingLog) -> float:
     """Return the loss at the end: of the validation set, or of the last steps if samples are always new."""
-    if log.held_out:
-        losses = [loss for _, loss in log.held_out]
-        return losses[-1] if log.rollback is None else min(losses)
-    return float(np.mean(log.loss_curve[-LAST:]))
+    return log.validation_loss if log.held_out else float(np.mean(log.loss_curve[-LAST:]))
 
 
 @torch.no_grad()
