@@ -67,7 +67,7 @@ def forget(
     if x.dtype.kind in "buif" and x.max() > 1 and (x >= 0).all() and (x == np.rint(x)).all():
         warn("forget: X looks like raw counts: normalised to ten thousand per sample, then log(1 + x).", UserWarning)
         x = log_counts(x)
-    batch = np.stack([adata.obs[key].astype(str).to_numpy(dtype=object) for key in keys], 1)
+    batch = adata.obs[keys].astype(str).to_numpy(dtype=object)
     given = None
     if labels_key is not None:
         column = adata.obs[labels_key]

@@ -41,19 +41,9 @@ def spreads(first: Preprocessing) -> NDArray[np.float64]:
 def worth_rebuilding(white: NDArray[Any], spread: NDArray[np.float64], level: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the matrix (k, k) that weights reconstruction errors of whitened images, given the level of a nuisance.
 
-    A decoder that is conditioned on the level need not learn the mean image of each level. For the rest, errors in
-    pixels would be dominated by the largest variation, and errors in whitened directions by noise. So each direction
-    is weighted by the square root of its standard deviation within levels. A decoder that returns the mean of each
-    level has a weighted mean squared error of one.
-
-    Parameters
-    ----------
-    white : array (n, k)
-        Images along directions of unit variance.
-    spread : array (k,)
-        Standard deviation of each direction: see `spreads`.
-    level : array (n,)
-        Index of the level of the nuisance.
+    Errors in pixels would be dominated by the largest variation, and errors in whitened directions by noise. So each
+    direction is weighted by the square root of its standard deviation within levels. A decoder that returns the mean of
+    each level has a weighted mean squared error of one.
 
     Examples
     --------

@@ -15,6 +15,7 @@ from torch.nn.functional import one_hot
 
 from pindown import _random, networks
 from pindown.data import GeneratorSource
+from pindown.data.labels import as_numbers
 from pindown.methods.fitting import Trained, Training, training_batches
 from pindown.methods.forget.adversarial import AdversarialObjective, Networks, Rebuild, is_memorised, orthonormal
 from pindown.methods.forget.approach import (
@@ -251,8 +252,7 @@ def adversarial_summary(est: Forget, inputs: TrainingInput, first: Preprocessing
     groupings, size = seen.groupings(), np.linalg.pinv(matrix)
     found = directions(white, groupings, spreads=linear, size=size, rng=np.random.default_rng(0))
     has_label = nuisance.n_strata > 1
-    groups = None if data.groups is None else data.groups
-    label_doubts = _label_doubts(white, seen, None if groups is None else groups[rows], seed) if has_label else ()
+    label_doubts = _label_doubts(white, seen, _of(data.groups, rows), seed) if has_label else ()
     predicts_label = has_label and not (label_doubts or linear)
     n_components, note, doubts = _counted(found, white, nuisance, est, predicts_label)
     initial = found.keep(n_components)
@@ -263,12 +263,8 @@ def adversarial_summary(est: Forget, inputs: TrainingInput, first: Preprocessing
         np.arange(len(found.basis)) < len(found.basis) - found.n_blind, NUISANCE_WEIGHT**0.5, 1
     )
     worth = worth_rebuilding(white, spreads(first), seen.level) @ worth if images else worth
-    held_out = HeldOutSamples(
-        data.X[held],
-        nuisance.take(held),
-        strata[held] if data.given is not None else None,
-        None if groups is None else groups[held],
-    )
+    within = None if data.given is None else strata[held]
+    held_out = HeldOutSamples(data.X[held], nuisance.take(held), within, _of(data.groups, held))
     second = np.sort(np.bincount(nuisance.level))[-2]
     return AdversarialSummary(
         n_components,
@@ -291,23 +287,23 @@ def adversarial_summary(est: Forget, inputs: TrainingInput, first: Preprocessing
     )
 
 
+def _of(groups: Labels | None, rows: Labels) -> Labels | None:
+    return None if groups is None else groups[rows]
+
+
 def _divided(inputs: TrainingInput, rng: np.random.Generator, fraction: float, most: int) -> tuple[Labels, Labels]:
     """Return the indices of held-out samples and, sorted, of training samples."""
     n, groups = len(inputs.data), inputs.data.groups
-    order = rng.permutation(n)
     if inputs.source is not None:  # a simulation draws new samples for training; a stream repeats its first ones
         fraction = float(isinstance(inputs.source, GeneratorSource)) / 2
     n_held = min(int(fraction * n), most)
     n_held = max(n_held, min(MIN_HELD_OUT, n // 4)) if fraction else 0
     n_held = n_held if n_held >= MIN_PROBED else 0
-    if groups is not None:  # whole groups, in the order in which one of their samples comes first
-        number = np.unique(groups, return_inverse=True)[1].reshape(-1)
-        place = np.full(number.max() + 1, n)
-        np.minimum.at(place, number[order], np.arange(n))
-        order = order[np.argsort(place[number[order]], kind="stable")]
-        n_held = int(np.searchsorted(place[number[order]], place[number[order]][n_held], side="left")) if n_held else 0
-    held, used = np.split(order, [n_held])
-    return held, np.sort(used)
+    number = np.arange(n) if groups is None else as_numbers(groups)
+    place = np.argsort(rng.permutation(number.max() + 1))[number]  # whole groups in random order
+    order = np.argsort(place, kind="stable")
+    n_held = int(np.searchsorted(place[order], place[order[n_held]]))
+    return order[:n_held], np.sort(order[n_held:])
 
 
 def _label_doubts(white: Matrix, nuisance: NuisanceTable, groups: Labels | None, seed: int) -> tuple[str, ...]:
@@ -315,10 +311,10 @@ def _label_doubts(white: Matrix, nuisance: NuisanceTable, groups: Labels | None,
     shown = probe(white, nuisance.strata, nuisance.level, groups, seed, PROBE_NAMES)
     if shown is None or shown.p_value <= LABEL_P_VALUE:
         return ()
+    score = f"the best probe scores {shown.worst:.2f} (chance {shown.chance:.2f}, p = {shown.p_value:.2g})"
     return (
-        f"held-out samples do not show the given label: the best probe of {shown.n_used} samples scores "
-        f"{shown.worst:.2f} (chance {shown.chance:.2f}, p = {shown.p_value:.2g}). So latents are not trained to "
-        "predict it, and no claim about it is supported. Check given, or leave it out.",
+        f"held-out samples do not show the given label: {score}. So latents are not trained to predict it, and no "
+        "claim about it is supported. Check given, or leave it out.",
     )
 
 
@@ -331,14 +327,10 @@ def _counted(
     blind = int(np.linalg.matrix_rank(rest.T @ rest / len(rest), tol=MIN_SPREAD**2, hermitian=True))
     d = blind + found.n_means + found.n_spreads
     differing = f"{found.n_means} of {d} directions means differ between levels"
-    if est._is_linear:
-        differing += f", and in {found.n_spreads} more covariances"
+    differing += f", and in {found.n_spreads} more covariances" if est._is_linear else ""
     if est.n_components is not None:
-        doubt = (
-            f"n_components={est.n_components} is more than the {blind} invariant directions of the data: in "
-            f"{differing}. Linear latents beyond these leak, and no theorem covers others. Decrease n_components, or "
-            "leave it out."
-        )
+        more = f"n_components={est.n_components} is more than the {blind} invariant directions of the data: in"
+        doubt = f"{more} {differing}. No theorem covers the others. Decrease n_components, or leave it out."
         return est.n_components, "", (doubt,) if est.n_components > blind else ()
     # A linear probe separates k labels with k − 1 latents; these can be invariant even if no direction is.
     n_labels = int(nuisance.label_weights().any(0).sum()) if predicts_label else 1
@@ -346,11 +338,8 @@ def _counted(
     if n <= blind:
         return n, f"{n} latents, since in {differing}.", ()
     few = f"only {blind} direction(s) do not show" if blind else "every direction shows"
-    doubt = (
-        f"{few} the nuisance: in {differing}. {n} latent(s) are kept, those that differ least, and no theorem covers "
-        "their invariance. Merge levels of y, or pass n_components."
-    )
-    return n, "", (doubt,)
+    least = f"{n} latent(s) are kept, those that differ least, and no theorem covers their invariance"
+    return n, "", (f"{few} the nuisance: in {differing}. {least}. Merge levels of y, or pass n_components.",)
 
 
 def _in_own_units(objective: AdversarialObjective, d: int) -> tuple[Encoder, Rebuild, Matrix | None]:

@@ -138,18 +138,8 @@ def directions(
     of group means; and then the same covariance if it also is orthogonal to the ranges of differences of covariances.
     Bartlett's test chooses the dimension of V; permutations choose the number of directions for covariances.
 
-    Parameters
-    ----------
-    x : array (n, d)
-        The data, whitened.
-    groupings : sequence of Grouping
-        Compared in turn, each in the complement of the directions found before.
-    spreads : bool
-        Whether to compare covariances, too.
-    size : array (d, m)
-        Row j is the effect of a unit of direction j in X: blind directions are ordered by its size, largest first.
-    rng : Generator
-        Shuffles labels.
+    Blind directions are ordered by their effect in X, the largest first: row j of ``size`` (d, m) is that of a unit of
+    direction j of the whitened data x (n, d).
     """
     found = np.zeros((0, x.shape[1]))
     for grouping in groupings:

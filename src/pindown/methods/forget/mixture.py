@@ -123,22 +123,8 @@ def fit_mixture(
 ) -> Mixture:
     """Fit a mixture by expectation-maximisation, initialised by k-means.
 
-    Parameters
-    ----------
-    x : array (n, d)
-        The samples, along axes in which components have about diagonal covariances.
-    batch : array (n,)
-        Index of each sample's batch.
-    start : array (batches, d)
-        Initial shifts of batches.
-    n_components : int
-        Number of components.
-    removes : bool
-        Whether batches shift samples. False: they differ in composition only.
-    labels : array (n,) or None
-        The component of each sample, −1 where it is unknown.
-    random_state : int
-        Seed of k-means.
+    Components should have about diagonal covariances. ``start`` (batches, d) are initial shifts of batches; without
+    ``removes`` batches differ in composition only. ``labels`` (n,) are known components, −1 where one is unknown.
 
     Examples
     --------

@@ -8,13 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.utils import check_consistent_length
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pindown.data.labels import combined, numbered, read_labels
+from pindown.data.labels import combined, missing, numbered, read_labels
 from pindown.metrics.dependence import Grouping
 from pindown.simulate.process import placed
 
@@ -60,18 +59,14 @@ class Column:
 def read_columns(y: Any, n_samples: int, n_bins: int | None) -> tuple[list[np.ndarray], list[Column]]:
     """Split y into columns, and describe each: labels if n_bins is None, otherwise quantities."""
     table = as_table(y, n_samples)
-    columns = [table[:, j] for j in range(table.shape[1])]
-    columns = [np.array(c.tolist()) if c.dtype.kind == "O" and not _mixed(c) else c for c in columns]
+    columns = [np.array(c.tolist()) if c.dtype.kind == "O" and not _mixed(c) else c for c in table.T]
     return columns, [_column(c, n_bins) for c in columns]
 
 
 def as_table(y: Any, n_samples: int) -> np.ndarray:
     """Return y as (n, k), or raise if its shape is wrong."""
     if y is None:
-        raise ValueError(
-            "Forget: this estimator requires y to be passed, but the target y is None. Pass the "
-            "nuisance of each sample, such as its batch."
-        )
+        raise ValueError("Forget requires y to be passed, but the target y is None. Pass the batch of each sample.")
     if isinstance(y, list | tuple) and any(isinstance(v, str) for v in y):
         y = np.asarray(y, dtype=object)  # numpy would turn the numbers into text
     table = np.asarray(y)
@@ -85,19 +80,10 @@ def read_strata(given: Any, n_samples: int, *, may_miss: bool = False) -> np.nda
     """Return the number of each sample's given label, 0 without any, −1 where it is missing; (n,)."""
     if given is None:
         return np.zeros(n_samples, dtype=np.int64)
-    column = np.asarray(given)
-    if not may_miss or column.ndim != 1 or len(column) != n_samples:
+    column, strata = np.asarray(given), np.full(n_samples, -1, dtype=np.int64)
+    if not may_miss or column.shape != (n_samples,) or not (known := ~missing(column)).any():
         return read_labels("given", given, n_samples)
-    missing = pd.isna(column)
-    if not missing.any():
-        return read_labels("given", given, n_samples)
-    known = column[~missing]
-    if column.dtype.kind == "f" and (known == known.round()).all():
-        known = known.astype(np.int64)
-    elif column.dtype.kind == "O":
-        known = np.array(known.tolist())
-    strata = np.full(n_samples, -1, dtype=np.int64)
-    strata[~missing] = read_labels("given", known, len(known))
+    strata[known] = read_labels("given", np.array(column[known].tolist()), int(known.sum()))
     return strata
 
 
@@ -111,15 +97,13 @@ def _column(column: np.ndarray, n_bins: int | None) -> Column:
         raise ValueError("Forget: y (the nuisance) contains infinity. Leave these samples out.")
     if len(values) == 1:
         raise ValueError(
-            f"Forget: y has one level only, {values[0]} (1 class), so there is nothing to remove. Were the samples "
-            "filtered by it? Pass samples of at least two levels."
+            f"Forget: y has one level only, {values[0]} (1 class), so there is nothing to remove. Pass samples of at "
+            "least two levels."
         )
     if n_bins is not None:
         if column.dtype.kind not in "buif":
-            raise ValueError(
-                f"Forget: n_bins={n_bins} makes y a quantity, but it holds text such as '{column[0]}'. "
-                "Leave n_bins out."
-            )
+            text = f"it holds text such as '{column[0]}'"
+            raise ValueError(f"Forget: n_bins={n_bins} makes y a quantity, but {text}. Leave n_bins out.")
         edges = np.unique(np.quantile(column, np.linspace(0, 1, n_bins + 1)[1:-1]))
         return Column(edges, float(column.mean()), float(column.std()))
     if column.dtype.kind == "f" and (column != column.round()).any():
@@ -139,15 +123,13 @@ def _column(column: np.ndarray, n_bins: int | None) -> Column:
 class NuisanceTable:
     """The nuisance of each sample: the targets of a classifier, and the weights of samples.
 
-    A classifier has one head per column, and one for the combination of columns if there are several. ``groups`` holds
-    the index of a sample's level for each head, ``weights`` its weight there. A stratum is a class of the given label.
-    Within a stratum all levels have the same total weight. Samples of levels that are too rare, or alone in their
-    stratum, have weight zero.
+    A classifier has one head per column, and one for the combination of columns if there are several. Within a stratum
+    all levels have the same total weight. Samples of levels that are too rare, or alone in their stratum, have none.
     """
 
-    groups: np.ndarray  # (n, heads) int64
-    weights: np.ndarray  # (n, heads) float32
-    strata: np.ndarray  # (n,) int64
+    groups: np.ndarray  # index of a sample's level for each head, (n, heads)
+    weights: np.ndarray  # weight of a sample for each head, (n, heads) float32
+    strata: np.ndarray  # class of the given label, (n,)
     shown: np.ndarray  # (n, k) float32, input of the decoder
     sizes: tuple[int, ...]  # number of levels of each head
 
@@ -249,7 +231,7 @@ def balanced(labels: np.ndarray, strata: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class NuisanceReader:
-    """Encode the nuisance of new samples with the levels and weights that `assemble` found in the data summary."""
+    """Encode the nuisance of new samples with the levels and weights of the data summary."""
 
     kinds: tuple[Column, ...]
     labels: np.ndarray  # of the given label, sorted; one if there is none
@@ -271,7 +253,11 @@ class NuisanceReader:
         numbers = [kind.numbers(column) for kind, column in zip(self.kinds, table.T, strict=True)]
         if len(numbers) > 1:
             numbers.append(self.combined(np.stack(numbers, 1)))
-        strata = np.zeros(len(table), dtype=np.int64) if given is None else self._strata(np.asarray(given))
+        strata = np.zeros(len(table), dtype=np.int64)
+        if given is not None:
+            strata = np.searchsorted(self.labels, given).clip(max=len(self.labels) - 1)
+            if (self.labels[strata] != np.asarray(given)).any():
+                raise ValueError("Forget: given has a label that the first samples did not have. Leave them out.")
         weights = [weight[strata, number] for weight, number in zip(self.tables, numbers, strict=True)]
         shown = np.hstack([kind.seen(column) for kind, column in zip(self.kinds, table.T, strict=True)])
         return np.stack(numbers, 1).astype(np.int64), np.stack(weights, 1), strata, shown
@@ -291,14 +277,6 @@ class NuisanceReader:
         place = {tuple(row): k for k, row in enumerate(self.combinations.tolist())}
         found = [place.get(tuple(row), -1) for row in numbers.tolist()]
         if min(found) < 0:
-            raise ValueError(
-                "Forget: y has a combination of levels that was not there in fit. Encode its samples without y, by "
-                "the map that all levels share."
-            )
+            unseen = "y has a combination of levels that was not there in fit"
+            raise ValueError(f"Forget: {unseen}. Encode its samples without y, by the map that all levels share.")
         return np.array(found)
-
-    def _strata(self, given: np.ndarray) -> np.ndarray:
-        number = np.minimum(np.searchsorted(self.labels, given), len(self.labels) - 1)
-        if (self.labels[number] != given).any():
-            raise ValueError("Forget: given has a label that the first samples did not have. Leave its samples out.")
-        return number
