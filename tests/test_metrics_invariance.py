@@ -463,3 +463,14 @@ def test_an_impossible_injection_raises(argument, inputs):
     with pytest.raises(InputError) as raised:
         inject_leak(*inputs)
     assert raised.value.argument == argument
+
+
+@pytest.mark.parametrize("of_strata", [False, True])
+def test_a_sparse_probe_finds_one_feature_among_thousands(of_strata):
+    rng = np.random.default_rng(0)
+    e, given = rng.integers(2, size=(2, 400))
+    Z = rng.normal(size=(400, 2_000))
+    Z[:, 7] += 3 * e
+    conditions = {"given": given} if of_strata else {}
+    dense, sparse = (leakage(Z, e, probes=name, random_state=0, **conditions).worst for name in ("linear", "sparse"))
+    assert sparse > 0.85 > 0.75 > dense

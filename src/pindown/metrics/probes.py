@@ -1,8 +1,9 @@
 """Probes: predictors trained from scratch on an embedding, in families that miss different things.
 
-A linear probe sees only means; a quadratic one also covariances; kernels and neighbours see smooth shapes, trees
-see thresholds and outliers, a network sees what is spread over many features. An embedding is as invariant as its best
-probe finds it. `smooth_regression` is the probe where one that needs no tuning is enough.
+A linear probe sees only means; a sparse one a few features among thousands; a quadratic one also covariances; kernels
+and neighbours see smooth shapes, trees see thresholds and outliers, a network sees what is spread over many features.
+An embedding is as invariant as its best probe finds it. `smooth_regression` is the probe where one that needs no
+tuning is enough.
 """
 
 import warnings
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectKBest, f_classif, f_regression
@@ -26,6 +28,7 @@ from pindown._names import nearest
 from pindown.errors import InputError
 from pindown.metrics.arrays import Labels, Mask, Matrix, whitening
 
+SPARSE_FEATURES = 5  # that predict best one by one, of the features and their squares
 QUADRATIC_FEATURES = 40  # the leading directions whose products are formed: 860 features at most
 MIN_SAMPLES_PER_FEATURE = 10  # with fewer, whitening would mostly amplify noise
 STRENGTHS = (1.0, 10.0, 100.0, 1e3, 1e4)  # of a ridge, of which generalised cross-validation chooses one
@@ -96,6 +99,14 @@ def _linear(views: Views, setting: Setting) -> tuple[Matrix, BaseEstimator]:
     return np.hstack([views.whitened, views.one_hot]), _last(setting, 0.1)
 
 
+def _sparse(views: Views, setting: Setting) -> tuple[Matrix, BaseEstimator]:
+    x, strata = np.hstack([views.standardised, views.standardised**2]), views.one_hot
+    best = SelectKBest(f_classif if setting.n_levels else f_regression, k=min(SPARSE_FEATURES, x.shape[1]))
+    chosen = ColumnTransformer([("best", best, slice(x.shape[1]))], remainder="passthrough")
+    last = LogisticRegression(max_iter=300) if setting.n_levels else RidgeCV(STRENGTHS)
+    return np.hstack([x, strata]), make_pipeline(chosen, StandardScaler(), last)
+
+
 def _quadratic(views: Views, setting: Setting) -> tuple[Matrix, BaseEstimator]:
     x = np.hstack([views.one_hot, views.whitened])[:, :QUADRATIC_FEATURES]
     return x, make_pipeline(PolynomialFeatures(2, include_bias=False), StandardScaler(), _last(setting, 0.01))
@@ -140,16 +151,8 @@ PROBES = (
     Probe("neighbours", _neighbours),
     Probe("boosting", _boosting, seeded=True),
     Probe("network", _network, seeded=True),
+    Probe("sparse", _sparse),
 )
-
-
-def _single_feature(views: Views, setting: Setting) -> tuple[Matrix, BaseEstimator]:
-    best = SelectKBest(f_classif if setting.n_levels else f_regression, k=1)  # of the samples to fit
-    return views.standardised, make_pipeline(best, _last(setting, 1.0))
-
-
-SINGLE_FEATURE = Probe("single feature", _single_feature)
-"""Sees one feature of many, whose effect penalties on all of them hide: for data, not for embeddings."""
 
 
 def read_probes(probes: str | Probe | Sequence[str | Probe]) -> tuple[Probe, ...]:

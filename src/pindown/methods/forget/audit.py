@@ -57,7 +57,6 @@ from pindown.methods.forget.approach import ForgetSummary
 from pindown.methods.forget.nuisance import as_table, read_columns
 from pindown.methods.forget.transport import TRANSPORTED
 from pindown.metrics import PROBES, Effort, leakage
-from pindown.metrics.probes import SINGLE_FEATURE
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
@@ -65,8 +64,10 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1_024  # images that are preprocessed at once
 
-QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))
-OF_DATA = (*QUICK, SINGLE_FEATURE)  # enough for a nuisance in X
+QUICK, OF_DATA = (  # the second is enough for a nuisance in X, of which one feature may be full
+    tuple(probe for probe in PROBES if probe.name in names)
+    for names in (("linear", "quadratic"), ("linear", "quadratic", "sparse"))
+)
 
 FEW, STARTS = 1_000, 3
 """With fewer held-out samples than the first, probes are trained from so many seeds, since one may learn nothing."""

@@ -34,7 +34,7 @@ from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spaces import Reals
 from pindown.training import TrainingLog
 
-QUICK_PROBES = ("linear", "quadratic")
+QUICK_PROBES = ("linear", "quadratic", "sparse")
 """Families of probes of closed forms: what a quadratic probe does not find there, a network does not find."""
 
 RIDGE = 1e-3
