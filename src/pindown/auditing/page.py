@@ -26,9 +26,7 @@ Array = NDArray[np.floating[Any]]
 
 
 def shown(value: float, digits: int = 2) -> str:
-    """Return a score as it is printed: no zero before the point, a true minus sign, and no −.00.
-
-    A score below 1 is not rounded up to it.
+    """Return a score as a page has it: as `printed`, without a zero before the point, and with a true minus sign.
 
     Examples
     --------
@@ -167,20 +165,8 @@ def along_each(
 ) -> NDArray[np.uint8]:
     """Return images along each latent from low to high, with the others at their median; (d, steps, h, w, 3).
 
-    Parameters
-    ----------
-    z : array (n, d)
-        Latents of the images. The first 16 are varied.
-    x : array (n, c, h, w)
-        The images.
-    decode : callable, optional
-        Maps latents to images; by default the nearest of the given images are taken.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(size=(50, 2))
-    >>> along_each(z, np.zeros((50, 3, 8, 8)), lambda z: np.zeros((len(z), 3, 8, 8))).shape
-    (2, 15, 8, 8, 3)
+    ``z`` (n, d) are latents of the images ``x`` (n, c, h, w); the first 16 are varied. ``decode`` maps latents to
+    images; by default the nearest of the given images are taken.
     """
     from pindown.simulate.images import along_latents, tiles
 

@@ -377,24 +377,10 @@ class Audit:
         return f"<Audit of {self.estimator}: {name}, {'a claim' if self.claims else 'nothing is claimed'}>"
 
     def _repr_html_(self) -> str:
-        """Return the answers, the claim, and tables of scores, agreement and verdicts, for a notebook."""
-        import pandas as pd
-
-        scores: list[tuple[object, ...]]
-        scores = [(each.name, each.value, each.chance, each.p_value) for each in (*self.scores, *self.recovery)]
-        scores += [(f"{each.between}: {each.metric}", each.worst, each.chance, None) for each in self.agreement]
-        verdicts: list[tuple[str, str, str]]
-        verdicts = [(each.outcome, each.name, each.why) for each in self.verdicts]
-        verdicts += [("passed" if c.passed else "failed", f"control: {c.name}", c.found) for c in self.controls]
-        tables = (
-            pd.DataFrame(scores, columns=["on held-out samples", "measured", "chance", "p"]),
-            pd.DataFrame(verdicts, columns=["outcome", "assumption", "why"]),
-        )
-        with pd.option_context("display.max_colwidth", None):
-            first, second = (table.to_html(index=False, na_rep="", float_format="{:.3g}".format) for table in tables)
+        """Return the answers and the claim, and the text of the audit folded below, for a notebook."""
         answers = "".join(f"<li>{escape(str(answer))}</li>" for answer in self.answers)
-        claim = f"<blockquote>{escape(self.claim)}</blockquote>"
-        return f"<div><p>{escape(self.title)}</p><ul>{answers}</ul>{claim}{first}{second}</div>"
+        text = f"<details><summary>{escape(self.title)}</summary><pre>{escape(str(self))}</pre></details>"
+        return f"<div><ul>{answers}</ul><blockquote>{escape(self.claim)}</blockquote>{text}</div>"
 
     def __rich__(self) -> Text:
         from rich.text import Text

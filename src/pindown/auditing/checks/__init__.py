@@ -48,23 +48,9 @@ def before(
 ) -> tuple[Verdict, ...]:
     """Return what data show before anything is trained: whether a theorem can apply.
 
-    Parameters
-    ----------
-    X : array (n, n_features)
-        The observations.
-    n_components : int
-        The number of latents to look for.
-    signal, nuisance : array (n,), optional
-        A label to learn from, and one to remove.
-    pairs : array, optional
-        Positives (n, n_features), or groups (n,) whose samples are positives of each other.
-    groups : array (n,), optional
-        Subjects, sessions …, which an audit does not divide.
-
-    Returns
-    -------
-    tuple of Verdict
-        About the observations, then about each side variable that was given.
+    Verdicts are about the observations X (n, n_features), then about each side variable that is given: ``signal``, a
+    label (n,) to learn from; ``nuisance``, one to remove; ``pairs``, positives (n, n_features) or groups (n,) whose
+    samples are positives of each other; ``groups`` (n,), subjects or sessions that an audit does not divide.
 
     Examples
     --------
@@ -108,14 +94,8 @@ def after(
 ) -> tuple[Verdict, ...]:
     """Return what latents of a fitted estimator show, best of new data: which assumptions they support.
 
-    Parameters
-    ----------
-    est : estimator
-        Fitted.
-    X, y
-        Observations and side variable, as in ``est.fit``.
-    given : array (n,), optional
-        For `Forget`: the label within whose levels the nuisance was to be removed.
+    ``X`` and ``y`` are as in ``est.fit``; for `Forget`, ``given`` is the label within whose levels the nuisance was to
+    be removed.
 
     Examples
     --------

@@ -37,13 +37,7 @@ def signal_coordinates(X: ArrayLike) -> tuple[Matrix, Spectrum]:
 
 
 def whitened(rows: Matrix) -> Matrix:
-    """Return coordinates of unit variance along the directions in which samples vary; none if nothing does.
-
-    Examples
-    --------
-    >>> whitened(np.array([[0.0, 1.0], [4.0, 1.0]])).shape
-    (2, 1)
-    """
+    """Return coordinates of unit variance along the directions in which samples vary; none if nothing does."""
     centred = rows - rows.mean(0)
     matrix = whitening(centred, smallest=1e-12 * np.abs(rows).max())
     return centred @ matrix[:, matrix.any(0)]

@@ -22,19 +22,6 @@ class Verdict:
     "holds" means that a violation of the size of the threshold would have shown, and none did. No finite sample shows
     more.
 
-    Parameters
-    ----------
-    assumption : Assumption or Diversity
-        The condition: a theorem's assumption, a diversity count, or a condition of practice.
-    statistic : float
-        What was measured; NaN if it could not be.
-    threshold : float
-        What it was compared with.
-    outcome : {"holds", "fails", "undecided"}
-        The conclusion.
-    why, advice : str
-        What was found, with the interval of the statistic, and what to do unless the condition holds; the latter alone.
-
     Examples
     --------
     >>> from pindown.theory import CLASSIFY_FREE
@@ -42,12 +29,12 @@ class Verdict:
     fails      at least d + 1 classes: 3 classes, 6 are needed: give 3 more.
     """
 
-    assumption: Assumption | Diversity
-    statistic: float
-    threshold: float
+    assumption: Assumption | Diversity  # of a theorem, or of practice
+    statistic: float  # what was measured; NaN if it could not be
+    threshold: float  # what it was compared with
     outcome: Outcome
-    why: str
-    advice: str = ""
+    why: str  # what was found, with the interval of the statistic, and what to do unless the condition holds
+    advice: str = ""  # the latter alone
 
     @property
     def found(self) -> str:
@@ -79,16 +66,7 @@ def unchecked(theorem: Theorem, verdicts: Iterable[Verdict]) -> tuple[Assumption
 
 
 def with_better(verdicts: Iterable[Verdict], *better: Verdict) -> tuple[Verdict, ...]:
-    """Return verdicts in their order, each replaced by a better one on the same assumption, if there is one.
-
-    Examples
-    --------
-    >>> from pindown.theory import CLASSIFY_FREE, VMF_CLUSTERS
-    >>> few, many = (Verdict(CLASSIFY_FREE.diversity, n, 6, "fails", "") for n in (3, 5))
-    >>> distribution = Verdict(VMF_CLUSTERS, 0.1, 0.3, "holds", "")
-    >>> [verdict.statistic for verdict in with_better([few, distribution], many)]
-    [5, 0.1]
-    """
+    """Return verdicts in their order, each replaced by a better one on the same assumption, if there is one."""
     known = {verdict.assumption: verdict for verdict in better}
     return tuple(known.get(verdict.assumption, verdict) for verdict in verdicts)
 
