@@ -206,7 +206,7 @@ class Audit:
             if not control.passed
         ]
         failed = [verdict for verdict in self.needed if verdict.outcome == "fails"]
-        found += [Objection(f"{verdict.name} fails: {verdict.found}", verdict.advice) for verdict in failed]
+        found += [Objection(f"{v.name} fails: {v.found}", v.advice or _needs(v.assumption)) for v in failed]
         fewer = all(verdict.assumption != STRUCTURE_KEPT for verdict in failed)  # else X holds more than the latents
         found += [
             Objection(
@@ -420,6 +420,11 @@ SAVED = (
     *("n_samples", "n_learned_from", "n_held_out", "n_fits"),
 )
 """What `Audit.to_dict` has."""
+
+
+def _needs(condition: theory.Assumption | theory.Diversity) -> str:
+    """Say what a condition asks of the data."""
+    return f"The theorem needs this: {condition.statement}." if isinstance(condition, theory.Assumption) else ""
 
 
 def _percent(value: float) -> str:
