@@ -117,10 +117,8 @@ def count_directions(X: ArrayLike, preprocessing: Preprocessing) -> tuple[int, s
     found, shape = spectrum(read("X", X)), preprocessing.shape_out
     kept = found.variances[: shape[0] if len(shape) == 1 else found.n_kept]
     d = max(1, int((kept > FAINT**2 * found.variances.max(initial=0.0)).sum()))
-    return (
-        d,
-        f"the data vary in {counted(d, 'direction')}, the most latents there can be if the mixing is nearly linear.",
-    )
+    note = f"the data vary in {counted(d, 'direction')}, the most latents there can be if the mixing is nearly linear."
+    return d, note
 
 
 def missing_in_general(verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:

@@ -72,24 +72,12 @@ class ChosenParameters(NamedTuple):
 
 @dataclass(frozen=True)
 class Roles:
-    """The side variables that a method uses, by role: ``"signal"``, ``"nuisance"``, ``"pairs"`` or ``"given"``.
+    """The side variables that a method uses, by role: ``"signal"``, ``"nuisance"``, ``"pairs"`` or ``"given"``."""
 
-    Parameters
-    ----------
-    y : str or None
-        The role of ``y`` in ``fit``; None if X is all that is used.
-    also : tuple of str
-        Further roles that ``fit`` takes as keywords.
-    plan_only : tuple of str
-        Further roles that only the plan uses.
-    categorical : bool
-        Whether a signal must be categorical.
-    """
-
-    y: str | None = "signal"
-    also: tuple[str, ...] = ()
-    plan_only: tuple[str, ...] = ()
-    categorical: bool = False
+    y: str | None = "signal"  # the role of ``y`` in ``fit``; None if X is all that is used
+    also: tuple[str, ...] = ()  # further roles that ``fit`` takes as keywords
+    plan_only: tuple[str, ...] = ()  # further roles that only the plan uses
+    categorical: bool = False  # whether a signal must be categorical
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -272,9 +260,8 @@ def spec_of(est: object, caller: str) -> MethodSpec[Any]:
     TypeError: audit: `est` must be an estimator of pindown or a subclass of its BaseEncoder, got PCA.
     """
     if isinstance(est, type):
-        raise TypeError(
-            f"{caller}: `est` must be fitted, got the class {est.__name__}. Use {est.__name__}(…).fit(X, …)."
-        )
+        name = est.__name__
+        raise TypeError(f"{caller}: `est` must be fitted, got the class {name}. Use {name}(…).fit(X, …).")
     if not isinstance(spec := getattr(est, "spec", None), MethodSpec):
         kind = type(est).__name__
         raise TypeError(

@@ -17,43 +17,21 @@ held-out samples for that; and minimum training score above chance."""
 class HeldOut:
     """A score on held-out samples, the same on training samples, and its chance level.
 
-    Attributes
-    ----------
-    name : str
-        What is measured.
-    score : float
-        On held-out samples: what to expect of new samples.
-    trained : float or None
-        On as many training samples; None if that was not measured.
-    chance : float or None
-        The score if nothing is learned; None if it is not known.
-    n_samples : int
-        Number of held-out samples.
-    n_folds : int
-        1 if these were not used by the fit. Otherwise samples were few: each was held out once, in cross-validation
-        that decides the number of steps, and the fit itself has used all.
-    n_steps : int
-        Number of steps that led to the weights that were kept.
-    linear : bool
-        Whether an encoder that can be nonlinear was left linear, because that validates better.
-    step_plan : StepPlan or None
-        These steps. Refits with too few samples to find them again follow them (``Trainer.step_plan``).
-
     Examples
     --------
     >>> print(HeldOut("accuracy", 0.6, 1.0, 0.1, n_samples=180, n_folds=1, n_steps=125))
     accuracy: 0.600 on 180 held-out samples, 1.000 on training samples (chance 0.100)
     """
 
-    name: str
-    score: float
-    trained: float | None
-    chance: float | None
-    n_samples: int
-    n_folds: int
-    n_steps: int
-    linear: bool = False
-    step_plan: StepPlan | None = None
+    name: str  # what is measured
+    score: float  # on held-out samples: what to expect of new samples
+    trained: float | None  # on as many training samples, if that was measured
+    chance: float | None  # if nothing is learned; None if it is not known
+    n_samples: int  # number of held-out samples
+    n_folds: int  # 1, or with few samples the number of folds, each of which was held out once; the fit has used all
+    n_steps: int  # number of steps that led to the weights that were kept
+    linear: bool = False  # whether an encoder that can be nonlinear was left linear, because that validates better
+    step_plan: StepPlan | None = None  # these steps, for refits with too few samples to find them again
 
     @property
     def overfits(self) -> bool:

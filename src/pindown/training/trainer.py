@@ -358,7 +358,16 @@ class _Loop:
                 take_step(step)
                 if interrupted.is_set() and self.state.accelerator.num_processes == 1:
                     break
-            new, held_out, stop, save = self._read(first, step, total, interrupted)
+            stopping = self.state.stopping if (step + 1) % REPORT_EVERY == 0 or step + 1 == total else None
+            held_out = None if stopping is None else stopping.validation.loss(self.state.objective)
+            # Processes must save and stop at one step, but have their own clocks and signals: any one decides for all.
+            mine = [interrupted.is_set(), self.checkpoint is not None and self.checkpoint.is_due(), held_out or 0.0]
+            *new, stop, save, shared = self.descent.read(first, step + 1, mine)
+            curve += new
+            check_losses(curve, len(new), total, self.descent.learning_rate, self.title)
+            if stopping is not None:
+                held_out = shared
+                stopping.update(len(curve), shared, self.state)
             if held_out is not None or self.length.may_end(len(curve)):
                 total = self.plan()  # early stopping shortens the plan; a loss that still falls lengthens it
             if save or stop or self.is_flat(curve) or len(curve) == total:
@@ -372,21 +381,6 @@ class _Loop:
             if self.checkpoint is not None:
                 remedy = f"the same fit will resume from {self.checkpoint.path}"
             raise KeyboardInterrupt(f"{self.title}: stopped at step {len(curve)} of {total}; {remedy}.")
-
-    def _read(
-        self, first: int, step: int, total: int, interrupted: threading.Event
-    ) -> tuple[list[float], float | None, float, float]:
-        """Return the losses of the last steps, that of the validation set, and whether to stop and to save."""
-        stopping = self.state.stopping if (step + 1) % REPORT_EVERY == 0 or step + 1 == total else None
-        held_out = stopping.validation.loss(self.state.objective) if stopping is not None else 0.0
-        # Processes must save and stop at one step, but have their own clocks and signals: any one decides for all.
-        mine = [interrupted.is_set(), self.checkpoint is not None and self.checkpoint.is_due(), held_out]
-        *new, stop, save, held_out = self.descent.read(first, step + 1, mine)
-        self.curve += new
-        check_losses(self.curve, len(new), total, self.descent.learning_rate, self.title)
-        if stopping is not None:
-            stopping.update(len(self.curve), held_out, self.state)
-        return new, None if stopping is None else held_out, stop, save
 
     def log(self, seconds: float) -> TrainingLog:
         """Return the history, and leave the weights of the step that is kept."""
