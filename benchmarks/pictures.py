@@ -178,7 +178,7 @@ def forget(scale: Scale, seed: int, n_components: int, times: int = 1, **asked: 
         "floor": told.chance_of_worst,
         "of_one_map": of_one_map.worst,
         "of_pixels": before.worst,
-        "kept": None if est.chosen_ is None else est.chosen_.kept.name,
+        "transported": est.transport_ is not None,
         "linear_r2": dict(zip(kept, by_factor(codes, z), strict=True)),
         "r2_within_places": {name: min(recovery_by_level(codes, truth, place).values()) for name, truth in own.items()},
         "r2_over_places": {name: recovery_across_levels(codes, truth, place).pooled for name, truth in own.items()},

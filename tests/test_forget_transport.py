@@ -8,7 +8,6 @@ import torch
 
 from pindown import Forget, load
 from pindown.auditing.audit_page import _along_each
-from pindown.methods.forget.transport import ONE_MAP, TRANSPORTED, Candidate
 from pindown.methods.transport import MIN_SAMPLES, SlicedTransport
 from pindown.metrics import Effort, leakage
 from pindown.training import Trainer
@@ -56,23 +55,6 @@ def test_latents_of_one_law_and_values_of_few_rows_stay_where_they_are():
     np.testing.assert_allclose(fitted(z, e)(z, e), z)
 
 
-def test_a_difference_that_so_few_rows_read_by_chance_does_not_count_against_a_transport():
-    e, rng = np.arange(2_000) % 2, np.random.default_rng(0)
-
-    def read(shift: float) -> Candidate:  # one code whose values are so far apart: Φ(shift / 2) can be told
-        z = rng.normal(size=(2_000, 1)) + shift * e[:, None]
-        return Candidate(
-            "", leakage(z, e, probes=["linear"], effort=Effort(n_seeds=1, n_permutations=19), random_state=0), 1.0
-        )
-
-    blind, as_blind, leaky = read(0.0), read(0.0), read(0.8)  # .50, .50, .66; two errors of 1,000 rows read are .03
-    assert blind.hides_as_much_as(as_blind)
-    assert as_blind.hides_as_much_as(blind)
-    assert blind.hides_as_much_as(leaky)
-    assert not leaky.hides_as_much_as(blind)
-    assert not Candidate("", None, 1.0).hides_as_much_as(leaky)
-
-
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_adversarial_training_on_images_is_followed_by_a_transport_that_uses_the_nuisance(tmp_path):
     images, scanner = scanned(6_000, 0)
@@ -84,9 +66,7 @@ def test_adversarial_training_on_images_is_followed_by_a_transport_that_uses_the
         "random_state": 0,
     }
     forget = Forget(2, **quick).fit(images, scanner)
-    assert forget.chosen_.kept.name == TRANSPORTED
-    fixed, moved = forget.chosen_.compared
-    assert (fixed.name, fixed.explained) == (ONE_MAP, moved.explained)
+    assert forget.transport_ is not None
     alone, told = forget.transform(images), forget.transform(images, scanner)
     assert worst(told, scanner) < worst(alone, scanner) - 0.05  # .107 to .13 over four seeds
     one_map = copy.copy(forget)

@@ -39,7 +39,7 @@ _BY_MODULE = {
     "pindown.methods.forget.mixture": "Mixture",
     "pindown.methods.forget.nuisance": "Column NuisanceReader",
     "pindown.methods.forget.closed_form": "StraightObjective=LinearMap",
-    "pindown.methods.forget.transport": "Candidate Choice",
+    "pindown.methods.forget.approach": "Candidate Choice",
     "pindown.methods.held_out": "HeldOut",
     "pindown.methods.latent_action.body_maps": "BodyChart=BodyMap OwnCharts=BodyMaps SecondStage=BodyRemoval",
     "pindown.methods.latent_action.estimator": "LatentAction",

@@ -13,7 +13,6 @@ from pindown.methods.fitting import Trained, Training
 from pindown.methods.forget.adversarial import History, Rebuild
 from pindown.methods.forget.batch_maps import BatchMaps
 from pindown.methods.forget.nuisance import NuisanceReader, NuisanceTable
-from pindown.methods.forget.transport import Choice
 from pindown.methods.held_out import HeldOut
 from pindown.methods.inputs import DataSummary
 from pindown.methods.transport import SlicedTransport
@@ -31,6 +30,24 @@ MAX_LEAK = 0.1
 """Excess of a probe over chance, as a fraction of certainty, from which the fit warns."""
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """Latents of images, with or without a transport, in files that were saved when fits compared the two."""
+
+    name: str
+    leak: Leakage | None
+    explained: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The latents of images that a saved fit chose."""
+
+    kept: Candidate
+    compared: tuple[Candidate, ...]
+    n_samples: int
+
+
 @dataclass(frozen=True, eq=False)
 class Learned:
     """What an approach has learned, as `Forget` stores it."""
@@ -41,7 +58,6 @@ class Learned:
     decoder: Rebuild | None = None
     components: Matrix | None = None
     batch_maps: BatchMaps | None = None
-    choice: Choice | None = None
     transport: SlicedTransport | None = None
     notes: tuple[object, ...] = ()
     doubts: tuple[str, ...] = ()
@@ -73,30 +89,22 @@ class ForgetSummary(DataSummary, ABC):
         """Learn, and return what was learned, with `Learned` as details."""
 
 
-def probe_nuisance(
+def probe(
     latents: Matrix,
-    nuisance: NuisanceTable,
+    levels: Labels,
     *,
     within: Labels | None,
     groups: Labels | None,
     seed: int,
     names: Sequence[str] = PROBE_NAMES,
 ) -> Leakage | None:
-    """Measure how well probes predict the nuisance from latents, within strata; None if there are too few samples."""
-    heads = nuisance.groups
-    return probe(latents, heads[:, 0] if heads.shape[1] == 1 else heads, within, groups, seed, names)
-
-
-def probe(
-    latents: Matrix, levels: Labels, within: Labels | None, groups: Labels | None, seed: int, names: Sequence[str]
-) -> Leakage | None:
-    """Measure how well probes predict levels from latents; None if there are too few samples."""
+    """Measure how well probes predict levels from latents, within strata; None if there are too few samples."""
     if not len(latents):
         return None
     try:
         return leakage(
             latents,
-            levels,
+            levels[:, 0] if levels.ndim == 2 and levels.shape[1] == 1 else levels,
             groups=groups,
             given=within,
             continuous=False,

@@ -55,7 +55,6 @@ from pindown.data.labels import IntArray, is_quantity, read_labels
 from pindown.errors import InputError, warn
 from pindown.methods.forget.approach import ForgetSummary
 from pindown.methods.forget.nuisance import as_table, read_columns
-from pindown.methods.forget.transport import TRANSPORTED
 from pindown.metrics import PROBES, Effort, leakage
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assumption
 
@@ -95,14 +94,10 @@ class WithinLevels(Comparison["Forget"]):
 
 
 class ForgetRefitting(Refitting["Forget"]):
-    """Refits of `Forget` have samples of each level, and latents of the same kind."""
+    """Refits of `Forget` have samples of each level."""
 
     def samples(self, est: Forget, rows: Samples) -> Samples:
         return replace(rows, strata=joint_label(est, rows.side, len(rows)))
-
-    def copy_choices(self, est: Forget, fresh: Forget) -> None:
-        """Let a refit of images keep latents of the same kind: few samples choose between kinds by chance."""
-        fresh._always_transports = est.chosen_ is not None and est.chosen_.kept.name == TRANSPORTED
 
 
 class ForgetSpec(MethodSpec["Forget"]):

@@ -20,12 +20,11 @@ from pindown.methods.forget.approach import (
     Learned,
     leak_doubts,
     nuisance_doubts,
-    probe_nuisance,
+    probe,
 )
 from pindown.methods.forget.batch_maps import BatchMaps, fit_batch_maps, refit_batch_maps
 from pindown.methods.forget.linear_erasure import Directions, directions, some_rows
 from pindown.methods.forget.nuisance import NuisanceReader, NuisanceTable, assemble, read_columns, read_strata
-from pindown.methods.forget.transport import detectable
 from pindown.methods.inputs import TrainingInput
 from pindown.metrics import Leakage, StructureKept, structure_kept
 from pindown.metrics.arrays import Labels, Matrix
@@ -149,13 +148,14 @@ def _cross_fitted(
             rest, held = fold != part, fold == part
             other = refit_batch_maps(maps, x[rest], batch[rest], labels=None if labels is None else labels[rest])
             latents[held] = other.encode(x[held], batch[held])
-        leak = probe_nuisance(latents, nuisance, within=within, groups=groups, seed=seed, names=QUICK_PROBES)
+        leak = probe(latents, nuisance.groups, within=within, groups=groups, seed=seed, names=QUICK_PROBES)
         return maps, leak, latents
 
     maps, leak, latents = tested(maps)
     if labels is None and maps.mixture is not None and leak is not None and leak.leaks:
         plain = tested(maps.without_clusters(x, batch))
-        if plain[1] is not None and plain[1].excess < leak.excess - detectable(leak):
+        error = math.sqrt(2 / leak.n_samples) / (1 - leak.chance)  # two standard errors of a score of half of them
+        if plain[1] is not None and plain[1].excess < leak.excess - error:
             maps, leak, latents = plain
     return maps, leak, structure_kept(x, latents, batch, random_state=seed % 2**32)
 

@@ -29,7 +29,6 @@ from pindown.methods.forget.closed_form import batch_map_summary
 from pindown.methods.forget.images import encoder_behind, whitened
 from pindown.methods.forget.initialisation import AdversarialSummary, adversarial_summary
 from pindown.methods.forget.nuisance import Column, NuisanceReader, as_table
-from pindown.methods.forget.transport import Choice
 from pindown.methods.inputs import ArrayOrTensor, DataLike, Encoded, TrainingInput, is_in_memory, preprocessed
 from pindown.methods.transport import SlicedTransport
 from pindown.metrics import StructureKept
@@ -116,9 +115,8 @@ class Forget(BaseEncoder):
     components_ : ndarray of shape (n_components_, n_features)
         Of a linear encoder: rows M, orthonormal where features are in units of their spread; the latents of x are
         M (x − mean).
-    chosen_, transport_ : Choice or None, SlicedTransport or None
-        For images: the candidates that were compared on held-out samples; and the transport that gives latents of all
-        levels one distribution.
+    transport_ : SlicedTransport or None
+        For images with 2,000 samples of two levels: the transport that gives latents of all levels one distribution.
     encoder_, decoder_, objective_ : torch.nn.Module
         The map for samples of unknown batch; the map from latents and nuisance to x (None if there are batch-specific
         maps, which have their own inverse); the training objective.
@@ -172,12 +170,10 @@ class Forget(BaseEncoder):
     batch_maps_: BatchMaps | None = None
     structure_kept_: StructureKept | None = None
     transport_: SlicedTransport | None = None
-    chosen_: Choice | None = None
     decoder_: Rebuild | None
     columns_: list[Column]
     history_: History
     reader_: NuisanceReader
-    _always_transports: bool = False  # a refit makes the same choice as the fit
 
     def __init__(
         self,
@@ -399,7 +395,7 @@ class Forget(BaseEncoder):
         self.columns_, self.reader_ = list(summary.reader.kinds), summary.reader
         self.n_nuisance_directions_ = summary.n_nuisance_directions
         self.encoder_, self.decoder_, self.batch_maps_ = learned.encoder, learned.decoder, learned.batch_maps
-        self.chosen_, self.transport_ = learned.choice, learned.transport
+        self.transport_ = learned.transport
         if learned.components is not None:
             self.components_ = learned.components
         self.history_, self.structure_kept_ = learned.history, learned.structure

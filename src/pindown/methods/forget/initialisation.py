@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from pindown import _random, networks
 from pindown.data import GeneratorSource
@@ -25,12 +24,10 @@ from pindown.methods.forget.approach import (
     leak_doubts,
     nuisance_doubts,
     probe,
-    probe_nuisance,
 )
 from pindown.methods.forget.images import spreads, worth_rebuilding
 from pindown.methods.forget.linear_erasure import Directions, directions, moment_matched_projection, some_rows
 from pindown.methods.forget.nuisance import NuisanceReader, NuisanceTable, assemble, read_columns, read_strata
-from pindown.methods.forget.transport import ONE_MAP, TRANSPORTED, Candidate, Choice
 from pindown.methods.inputs import TrainingInput
 from pindown.methods.transport import MIN_SAMPLES, SlicedTransport
 from pindown.metrics import Leakage, structure_kept
@@ -85,17 +82,7 @@ class HeldOutSamples:
     def probe(self, latents: Matrix, seed: int, *, images: bool = False) -> Leakage | None:
         """Measure how well probes predict the nuisance from latents; None if there are too few samples."""
         names = WITH_TREES if images else PROBE_NAMES
-        return probe_nuisance(latents, self.nuisance, within=self.within, groups=self.groups, seed=seed, names=names)
-
-    def explained_within(self, objective: AdversarialObjective) -> float:
-        """Return the fraction of the (weighted) variance within levels that the reconstruction explains."""
-        decoder, worth = objective.averaged[1], objective.worth
-        x, level, shown = _on_device(objective, self.x, self.nuisance.level, self.nuisance.shown)
-        white = objective.encoder.preprocess(x)
-        missed = decoder(torch.cat([objective.averaged[0](x), shown.float()], 1)) - white
-        at = one_hot(level, self.nuisance.n_levels).to(white)
-        around = white - (at.mT @ white / at.sum(0).clamp_min(1)[:, None])[level]
-        return float(1 - (missed @ worth).square().mean() / (around @ worth).square().mean().clamp_min(1e-12))
+        return probe(latents, self.nuisance.groups, within=self.within, groups=self.groups, seed=seed, names=names)
 
     def latents(self, objective: AdversarialObjective) -> Matrix:
         """Encode by the averaged weights."""
@@ -166,16 +153,18 @@ class AdversarialSummary(ForgetSummary):
         objective, held_out = training.new_objective(seed), self.held_out
         assert isinstance(objective, AdversarialObjective)
         log = self._minimised(objective, training, seed)
-        choice, transport = self._transported(objective, training, seed) if self.transports else (None, None)
-        found = held_out.probe(held_out.latents(objective), seed) if choice is None else choice.kept.leak
+        transport = self._transport(objective, training, seed) if self.transports else None
+        latents = held_out.latents(objective)
+        latents = latents if transport is None else transport(latents, held_out.nuisance.level).cpu().numpy()
+        found = held_out.probe(latents, seed, images=transport is not None)
         loss = held_out.classifier_loss(objective)
         history = objective.history(log.n_iter, training.est.trainer.accumulate, found, loss)
         encoder, decoder, components = _in_own_units(objective, self.n_components)
         structure = None
         if len(held_out.x):
-            latents = encode(encoder, torch.as_tensor(held_out.x))
-            latents = latents if transport is None else transport(latents, held_out.nuisance.level)
-            structure = structure_kept(held_out.x, latents.cpu().numpy(), held_out.nuisance.level, random_state=0)
+            own = encode(encoder, torch.as_tensor(held_out.x))  # a linear encoder has units of its own
+            own = own if transport is None else transport(own, held_out.nuisance.level)
+            structure = structure_kept(held_out.x, own.cpu().numpy(), held_out.nuisance.level, random_state=0)
         remedy = "Try more steps (max_iter), or fewer latents."
         learned = Learned(
             encoder,
@@ -183,9 +172,8 @@ class AdversarialSummary(ForgetSummary):
             structure,
             decoder,
             components,
-            choice=choice,
             transport=transport,
-            notes=tuple(filter(None, (self.note, choice))),
+            notes=(self.note,),
             doubts=history.doubts + leak_doubts(found, remedy),
         )
         return training.trained(objective, log, learned)
@@ -204,11 +192,9 @@ class AdversarialSummary(ForgetSummary):
         return log
 
     @torch.no_grad()
-    def _transported(
-        self, objective: AdversarialObjective, training: Training, seed: int
-    ) -> tuple[Choice, SlicedTransport | None]:
-        """Fit a transport of the latents; None if the best probe finds clearly more leakage after it."""
-        est, prepared, held_out = training.est, training.prepared, self.held_out
+    def _transport(self, objective: AdversarialObjective, training: Training, seed: int) -> SlicedTransport:
+        """Fit a transport that gives latents of all levels one distribution."""
+        est, prepared = training.est, training.prepared
         peek = _random.generator(seed, prepared.device)
         batches = map(training_batches(est, prepared, prepared.inputs), count(), repeat(peek))
         wanted = TRANSPORT_SAMPLES if self.train_indices is None else min(TRANSPORT_SAMPLES, len(self.train_indices))
@@ -219,18 +205,9 @@ class AdversarialSummary(ForgetSummary):
             latents.append(objective.averaged[0](x).cpu().double())
             levels.append(groups[:, -1].cpu())
         generator = torch.Generator().manual_seed(seed % 2**63)
-        transport = SlicedTransport.fitted(
-            torch.cat(latents), torch.cat(levels), generator, n_groups=self.nuisance.n_levels
-        )
-        before, explained = held_out.latents(objective), held_out.explained_within(objective)
-        after = transport(before, held_out.nuisance.level).numpy()
-        one_map, moved = (
-            Candidate(name, held_out.probe(z, seed, images=True), explained)
-            for name, z in ((ONE_MAP, before), (TRANSPORTED, after))
-        )
-        keeps = getattr(est, "_always_transports", False) or moved.hides_as_much_as(one_map)
-        choice = Choice(moved if keeps else one_map, (one_map, moved), len(held_out.x))
-        return choice, transport.to(objective.worth.device) if keeps else None
+        n_levels = self.nuisance.n_levels
+        found = SlicedTransport.fitted(torch.cat(latents), torch.cat(levels), generator, n_groups=n_levels)
+        return found.to(objective.worth.device)
 
 
 def adversarial_summary(est: Forget, inputs: TrainingInput, first: Preprocessing, seed: int) -> AdversarialSummary:
@@ -308,7 +285,7 @@ def _divided(inputs: TrainingInput, rng: np.random.Generator, fraction: float, m
 
 def _label_doubts(white: Matrix, nuisance: NuisanceTable, groups: Labels | None, seed: int) -> tuple[str, ...]:
     """Return a sentence if probes do not predict the given label from the data, within levels."""
-    shown = probe(white, nuisance.strata, nuisance.level, groups, seed, PROBE_NAMES)
+    shown = probe(white, nuisance.strata, within=nuisance.level, groups=groups, seed=seed)
     if shown is None or shown.p_value <= LABEL_P_VALUE:
         return ()
     score = f"the best probe scores {shown.worst:.2f} (chance {shown.chance:.2f}, p = {shown.p_value:.2g})"
