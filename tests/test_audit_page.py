@@ -175,6 +175,7 @@ TRIAL = """<script>addEventListener("load", async () => {
     return ready();
   };
   const box = document.querySelector("figure.latents .plot"), eye = () => JSON.stringify(box.layout.scene?.camera.eye);
+  document.querySelectorAll("details").forEach((part) => { part.open = true; });
   box.scrollIntoView();
   await until(() => box.layout);
   box.focus();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import sys
 import warnings
@@ -14,10 +15,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from pindown import _random, theory
+from pindown import _random, networks, theory
 from pindown.auditing.audit_page import pictures_of
+from pindown.auditing.checks.conditions import INJECTIVE_ENCODER, STRUCTURE_KEPT
 from pindown.auditing.checks.noise import band, moved_by_noise
-from pindown.auditing.checks.verdict import with_better
+from pindown.auditing.checks.verdict import Verdict, with_better
 from pindown.auditing.claims import strongest_claim
 from pindown.auditing.refits import Estimator, Samples, encoder_of, latent_matrix, refit
 from pindown.auditing.result import Audit
@@ -119,7 +121,7 @@ def _audited(
     found = Audit(
         estimator=f"{type(est).__name__}({latents.shape[1]})",
         theorem=est.guarantee,
-        verdicts=_together(before, after),
+        verdicts=tuple(v for v in _together(before, after) if not _by_construction(v, est, samples.X.shape[1:])),
         evidence=evidence,
         waived=tuple(spec.waived(est, held_out.data)),
         blocks=getattr(est, "blocks_", ()),
@@ -143,6 +145,23 @@ def _audited(
     return found
 
 
+def _by_construction(verdict: Verdict, est: Estimator, shape: tuple[int, ...]) -> bool:
+    """Return whether a verdict is no evidence: the number of latents was chosen by it, or a linear map keeps all."""
+    if verdict.outcome != "holds":
+        return False
+    if est.n_components is None and (verdict.assumption == theory.INJECTIVE_MIXING or _is_count(verdict)):
+        return True
+    linear = getattr(est, "encoder", None) is networks.linear or getattr(
+        getattr(est, "held_out_", None), "linear", False
+    )
+    keeps_all = linear and est.n_components_ >= math.prod(shape)
+    return keeps_all and verdict.assumption in (INJECTIVE_ENCODER, STRUCTURE_KEPT)
+
+
+def _is_count(verdict: Verdict) -> bool:
+    return isinstance(verdict.assumption, theory.Diversity)
+
+
 def _together(before: Verdicts, after: Verdicts) -> Verdicts:
     """Return both, one verdict on each condition: counts from before; of others the latter if it holds, or the worse.
 
@@ -153,7 +172,7 @@ def _together(before: Verdicts, after: Verdicts) -> Verdicts:
         seen = found.get(verdict.assumption)
         if seen is None:
             found[verdict.assumption] = verdict
-        elif not isinstance(verdict.assumption, theory.Diversity) and verdict.outcome != seen.outcome:
+        elif not _is_count(verdict) and verdict.outcome != seen.outcome:
             if verdict.outcome == "holds":
                 why = f"{verdict.why} Before training it looked otherwise, as a nonlinear mixing distorts spans."
                 found[verdict.assumption] = replace(verdict, why=why)

@@ -206,8 +206,9 @@ def reconstruction_evidence(refits: Refits, permuted: Samples, *more: AuditScore
     )
     gain = (value - chance) / max(1 - refits.noise_fraction - chance, 1e-12)  # noise cannot be reconstructed
     enough = gain >= MIN_RECONSTRUCTION_GAIN
-    reason = f"permuted features are reconstructed about as well ({score})"
-    why = () if enough else (Objection(reason, "Give features that depend on each other, or ask for fewer latents."),)
+    needed = f"{MIN_RECONSTRUCTION_GAIN:.0%} are needed; {score}"
+    reason = f"only {max(gain, 0):.0%} of what a fit to permuted features leaves is reconstructed ({needed})"
+    why = () if enough else (Objection(reason, "Give features that depend on each other."),)
     return Evidence((score, *more), (control,), why)
 
 

@@ -234,7 +234,7 @@ class Audit:
         rate = math.log2(of_half / of_all) if of_half > of_all else 0.0  # per doubling of the samples
         times = ((1 - found.worst) / (1 - found.threshold)) ** (1 / rate) if rate > LEAST_RATE else math.inf
         if times > MOST_TIMES:
-            return "More samples hardly help: fits to half of them agree as well. Give other side information."
+            return "More samples hardly help: fits to half of them agree as well. Give other features or labels."
         return f"About {times:.1f} times as many samples would do, by what fits to half of them lose."
 
     @property

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
-from scipy.stats import entropy
 
 from pindown._names import counted, listed
 from pindown.data.data import as_array
@@ -71,8 +70,6 @@ class Leakage:
         smallest p-value that these samples, groups and permutations allow.
     bits : float
         Lower bound of I(e; Z) by the best probe, at least 0: H(e) less its held-out cross-entropy.
-    nuisance_bits : float or None
-        H(e), all that could leak; given ``given``, if that is passed. None for a quantity.
     by_probe : dict
         `ProbeScore` of each family (its best seed).
     distance_correlation : float or None
@@ -103,7 +100,6 @@ class Leakage:
     evidence: str
     smallest_p: float
     bits: float
-    nuisance_bits: float | None
     by_probe: Mapping[str, ProbeScore]
     distance_correlation: float | None
     effective_rank: float
@@ -441,12 +437,6 @@ class LabelPredictions:
         return of_stratum[self.strata] / counts[self.strata, e]
 
     @cached_property
-    def nuisance_bits(self) -> float:
-        """Entropy of the nuisance, within its stratum, over the held-out samples."""
-        counts = contingency(self.strata, self.e)
-        return float(np.average(entropy(counts, base=2, axis=1), weights=counts.sum(axis=1)))
-
-    @cached_property
     def chance(self) -> float:
         """One over the number of levels, averaged over the strata by their size."""
         counts = contingency(self.strata, self.e)
@@ -512,7 +502,6 @@ class QuantityPredictions:
     measure = "R²"
     statistic_names = ("R²", "rank correlation")  # p each, before that of the distances
     chance = 0.0
-    nuisance_bits = None
 
     @classmethod
     def of(
@@ -619,7 +608,6 @@ def _audit(
         evidence=evidence[strongest],
         smallest_p=max(1 / len(statistics), 1 / exchange.n_assignments(found.e)),
         bits=float(bits.max()),
-        nuisance_bits=found.nuisance_bits,
         by_probe=by_probe,
         distance_correlation=found.distance_correlation,
         effective_rank=effective_rank(a),
