@@ -1,0 +1,168 @@
+"""One method of batch correction on one study, in an environment of its own: ``python peers.py METHOD IN.npz OUT.npz``.
+
+IN has features ``x``, ``batch``, ``kind`` (−1: unknown), ``seed``, and ``counts`` where there are raw counts. OUT has the
+latents ``z``, the ``seconds`` of the method without imports, and the most memory of the process, ``megabytes``.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+
+N_COMPONENTS, WIDE = 30, 200
+
+
+def components(x: np.ndarray) -> np.ndarray:
+    """Return principal components of wide data, and others as they are."""
+    if x.shape[1] <= WIDE:
+        return x
+    return PCA(min(N_COMPONENTS, len(x) // 4), random_state=0).fit_transform(x)
+
+
+def centred(x: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Return features without the mean of each batch."""
+    return x - np.stack([x[batch == e].mean(0) for e in range(batch.max() + 1)])[batch]
+
+
+def z_scored(x: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Return features standardised in each batch, in the units that they have in all."""
+    spread = np.stack([x[batch == e].std(0) for e in range(batch.max() + 1)])
+    return centred(x, batch) / np.where(spread > 0, spread, 1.0)[batch] * x.std(0)
+
+
+def z_score(data: Any) -> np.ndarray:
+    return components(z_scored(data["x"], data["batch"]))
+
+
+def combat(data: Any) -> np.ndarray:
+    from inmoose.pycombat import pycombat_norm
+
+    return components(_varying(data, lambda x: pycombat_norm(x.T, data["batch"].tolist()).T))
+
+
+def combat_given_type(data: Any) -> np.ndarray:
+    from inmoose.pycombat import pycombat_norm
+
+    kind = data["kind"].astype(str).tolist()
+    return components(_varying(data, lambda x: pycombat_norm(x.T, data["batch"].tolist(), covar_mod=kind).T))
+
+
+def _varying(data: Any, correct: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Correct the features that vary in every batch, which ComBat needs."""
+    x, batch = data["x"].astype(float), data["batch"]
+    varies = np.all([x[batch == e].std(0) > 0 for e in np.unique(batch)], axis=0)
+    x[:, varies] = np.asarray(correct(x[:, varies]))
+    return x
+
+
+def leace(data: Any) -> np.ndarray:
+    """Erase the means of batches by the least change of x: closed form of Belrose et al. (2023), theorem 4.3."""
+    x, batch = components(data["x"]), data["batch"]
+    middle = x.mean(0)
+    values, vectors = np.linalg.eigh(np.cov(x.T))
+    kept = values > values.max() * 1e-10
+    values, vectors = values[kept], vectors[:, kept]
+    whiten, colour = vectors / np.sqrt(values), (vectors * np.sqrt(values)).T
+    levels = np.eye(batch.max() + 1)[batch]
+    shown = whiten.T @ ((x - middle).T @ (levels - levels.mean(0)) / len(x))
+    left, sizes, _ = np.linalg.svd(shown, full_matrices=False)
+    left = left[:, sizes > sizes.max() * 1e-10]
+    return x - (x - middle) @ whiten @ left @ left.T @ colour
+
+
+def harmony(data: Any) -> np.ndarray:
+    import harmonypy
+    import pandas as pd
+
+    meta = pd.DataFrame({"batch": data["batch"].astype(str)})
+    x = np.ascontiguousarray(components(data["x"]))
+    found = harmonypy.run_harmony(x, meta, "batch", verbose=False, random_state=int(data["seed"]))
+    z = np.asarray(found.Z_corr)
+    return z if len(z) == len(x) else z.T
+
+
+def scanorama(data: Any) -> np.ndarray:
+    import scanorama as peer
+
+    np.random.seed(int(data["seed"]))
+    x, batch = components(data["x"]), data["batch"]
+    parts = peer.assemble([x[batch == e] for e in range(batch.max() + 1)])
+    z = np.empty_like(x)
+    for e, part in enumerate(parts):
+        z[batch == e] = part
+    return z
+
+
+def _variational(data: Any, *, labelled: bool) -> np.ndarray:
+    import scvi
+    from anndata import AnnData
+
+    scvi.settings.seed = int(data["seed"])
+    kind = np.where(data["kind"] < 0, "unknown", data["kind"].astype(str))
+    cells = AnnData(data["counts"].astype(np.float32), obs={"batch": data["batch"].astype(str), "kind": kind})
+    scvi.model.SCVI.setup_anndata(cells, batch_key="batch")
+    model = scvi.model.SCVI(cells)
+    model.train(accelerator="cpu", enable_progress_bar=False)
+    if labelled:
+        model = scvi.model.SCANVI.from_scvi_model(model, "unknown", labels_key="kind")
+        model.train(max_epochs=20, accelerator="cpu", enable_progress_bar=False)
+    return np.asarray(model.get_latent_representation())
+
+
+def pindown(data: Any) -> np.ndarray:
+    from pindown import Forget
+
+    x = data["counts"] if "counts" in data else data["x"]
+    return Forget(verbose=False, random_state=int(data["seed"])).fit(x, data["batch"]).transform(x, data["batch"])
+
+
+def pindown_given_type(data: Any) -> np.ndarray:
+    """Encode each sample by a fit that has not seen its type."""
+    from pindown import Forget
+    from pindown.data import Data
+    from pindown.methods import out_of_fold
+
+    x, batch = data["counts"] if "counts" in data else data["x"], data["batch"]
+    kind = np.array([None if k < 0 else f"type {k}" for k in data["kind"]], dtype=object)
+    forget = Forget(verbose=False, random_state=int(data["seed"])).fit(x, batch, kind)
+    z, _ = out_of_fold(forget, Data(x, nuisance=batch, given=kind), n_folds=4)
+    return z
+
+
+METHODS: dict[str, tuple[str, Callable[[Any], np.ndarray]]] = {
+    "PCA": ("peers", lambda data: components(data["x"])),
+    "z-score": ("peers", z_score),
+    "ComBat": ("peers", combat),
+    "LEACE": ("peers", leace),
+    "Harmony": ("peers", harmony),
+    "Scanorama": ("peers", scanorama),
+    "scVI": ("scvi", lambda data: _variational(data, labelled=False)),
+    "pindown": ("pindown", pindown),
+    "ComBat, types": ("peers", combat_given_type),
+    "scANVI, types": ("scvi", lambda data: _variational(data, labelled=True)),
+    "pindown, types": ("pindown", pindown_given_type),
+}
+"""The environment and the function of each method; those with types use them."""
+
+
+def main(method: str, source: str, target: str) -> None:
+    """Run a method, and write what it gives."""
+    warnings.simplefilter("ignore")
+    with np.load(source) as file:
+        data = dict(file)
+    start = time.perf_counter()
+    z = METHODS[method][1](data)
+    seconds = time.perf_counter() - start
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    np.savez(target, z=np.asarray(z, dtype=float), seconds=seconds, megabytes=megabytes)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
