@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test test-all fuzz test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel check-hashes hashes licences bench robots-env clean
+.PHONY: setup demo test test-all fuzz test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel check-hashes hashes licences bench league-batches robots-env clean
 
 setup: $(STAMP)
 
@@ -24,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 # What every change must pass, in a few minutes.
 test: lint type
 	@[ -n "$$(which $(BROWSERS) 2> /dev/null)" ] || \
-		echo "No browser found ($(BROWSERS)): the tests that look at pages in one are SKIPPED."
+		echo "No browser found ($(BROWSERS)): the tests of pages are SKIPPED."
 	$(PYTEST) -m "not slow"
 
 # All tests, for a release.
@@ -35,7 +35,7 @@ test-all: lint type
 fuzz: $(STAMP)
 	$(BIN)/python tests/fuzzing.py 100000
 
-# With the kernels of other processors, and with two threads; what was run, and when, is kept in benchmarks/results.
+# With the kernels of other processors, and with two threads; benchmarks/results records what was run, and when.
 test-numerics: $(STAMP)
 	$(BIN)/python benchmarks/numerics.py
 
@@ -50,7 +50,7 @@ $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 	$(OLDEST)/bin/python -m pip install --quiet --constraint constraints-oldest.txt torch --editable . --editable papers --group dev --group docs
 	touch $@
 
-# How far the bounds of the tests stand from what they bound, over seeds and numerics; an hour or two on two cores.
+# The margin of each bound in the tests, over seeds and numerics; an hour or two on two cores.
 bounds: $(STAMP)
 	$(BIN)/python benchmarks/bounds.py
 
@@ -58,7 +58,7 @@ bounds: $(STAMP)
 records: $(STAMP)
 	$(BIN)/python benchmarks/records.py
 
-# What Sphinx writes beside its sources is made anew, for it knows nothing of the library that changed meanwhile.
+# Sphinx does not notice changes of the library: what it wrote next to its sources is deleted first.
 docs: $(STAMP)
 	$(PYTEST) -m "" README.md docs/*.md docs/*/*.md docs/own_method tests/test_docs.py
 	rm -rf docs/_build docs/reference/api docs/auto_examples
@@ -73,7 +73,7 @@ lint: $(STAMP)
 type: $(STAMP)
 	$(BIN)/mypy
 
-# The same tests, and which lines none of them reaches; the floor is in pyproject.toml.
+# The same tests, with the lines that none of them runs; the lowest coverage allowed is in pyproject.toml.
 coverage: $(STAMP)
 	$(PYTEST) --cov
 
@@ -82,11 +82,11 @@ wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --no-isolation
 	@ls -l dist
 
-# The wheel in an empty environment, used from outside the repository, as someone who installs it would.
+# Install the wheel in an empty environment, and use it from outside the repository.
 test-wheel: wheel
 	.ci/test-wheel dist/*.whl
 
-# The SHA-256 of every package that `make setup` would download now, compared with those on record, or written to them.
+# Compare the SHA-256 of every package that `make setup` would download with the record; `make hashes` replaces it.
 check-hashes: $(STAMP)
 	$(BIN)/python .ci/hashes
 
@@ -106,7 +106,11 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/commandline.py
 	$(BIN)/python benchmarks/sources.py
 
-# Arms in a simulator, to record with benchmarks/robots/record.py: robosuite asks for versions of its own.
+# Batch correction compared on real studies and simulations; resumes. The peers get environments of their own.
+league-batches: $(STAMP)
+	$(BIN)/python benchmarks/league_batches.py
+
+# Simulated robot arms, to record with benchmarks/robots/record.py; robosuite needs other versions.
 ROBOTS ?= .venv-robots
 robots-env: $(ROBOTS)/.ready
 
@@ -116,4 +120,4 @@ $(ROBOTS)/.ready: benchmarks/robots/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(ROBOTS)
+	rm -rf $(VENV) $(OLDEST) $(ROBOTS) .venv-league-*

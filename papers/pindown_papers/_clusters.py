@@ -98,7 +98,7 @@ def _mixing(d: int, n_layers: int, seed: int) -> InvertibleNetwork:
 
 @dataclass(frozen=True)
 class Model:
-    """What is kept at unit length: codes and class vectors alike, or neither."""
+    """What is kept at unit length: latents and class vectors alike, or neither."""
 
     name: str
     unit: bool
@@ -228,7 +228,7 @@ def _warns(fit: Callable[[], object]) -> bool:
 
 
 def _scores(classify: Classify, simulation: Clusters | Instances, x: Tensor, z: Tensor) -> dict[str, float]:
-    """Return what a fit recovers: latents, class vectors, the posterior, and with unit codes the angles."""
+    """Return what a fit recovers: latents, class vectors, the posterior, and with unit latents the angles."""
     import torch
 
     from pindown.metrics import linear_r2
@@ -240,7 +240,7 @@ def _scores(classify: Classify, simulation: Clusters | Instances, x: Tensor, z: 
     if len(classify.classes_) >= 2 * (classify.n_components + 3):  # the fewest that linear_r2 can hold half of out
         scores["w"] = linear_r2(classify.class_vectors_, simulation.vectors)
     if classify.space == Sphere():
-        # The paper's codes are free, and their length is the concentration: ours is the scale.
+        # The paper's latents are free, and their length is the concentration: ours is the scale.
         target = _inverse_concentration(simulation)
         scores["MAE"] = orthogonality_error(classify.scale_ * z_hat, z, target=target).absolute
     with torch.inference_mode():

@@ -103,7 +103,7 @@ class Axes:
     x, line
         Two of the experiment's headings.
     scores
-        Of its scores, or of those beside them.
+        Of its scores, or of those next to them.
     """
 
     x: str

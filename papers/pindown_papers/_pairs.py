@@ -57,7 +57,7 @@ class PairsRow:
     marginal, conditional
         Its laws.
     space, p
-        Where the codes live, and the power of the norm that compares them.
+        Where the latents live, and the power of the norm that compares them.
     """
 
     number: int

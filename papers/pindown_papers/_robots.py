@@ -1,4 +1,4 @@
-"""Arms of a simulator: their transitions, and what codes of these tell of the hand, of the robot, and across robots.
+"""Arms of a simulator: their transitions, and what latents of these tell of the hand, of the robot, and across robots.
 
 `benchmarks/robots/record.py` records them, in an environment of its own (``make robots-env``). A small recording comes
 with the package, of 80 episodes of each of six arms; others are found in the folder that ``PINDOWN_ROBOTS`` names, a
@@ -111,11 +111,11 @@ def _moves(joints: np.ndarray, hand: np.ndarray, episodes: np.ndarray) -> Moves:
     return Moves(before, after, moved, numbers)
 
 
-# ---- what codes tell ------------------------------------------------------------------------------------------------
+# ---- what latents show -----------------------------------------------------------------------------------------------
 
 
 def scores(arms: Arms, known: Codes, new: Codes, seed: int, *, tied: bool) -> dict[str, float]:
-    """Return all figures of codes, to learn from and held out; ``tied``: one code is one action in all robots."""
+    """Return all figures of latents, to learn from and held out; ``tied``: one latent is one action in all robots."""
     rng = np.random.default_rng(seed)
     return {
         **_within(arms, known, new),
@@ -141,7 +141,7 @@ def _within(arms: Arms, known: Codes, new: Codes) -> dict[str, float]:
 
 
 def told(codes: Codes, held: Robots, seed: int) -> float:
-    """Return how well the worst probe reads the robot off codes: balanced accuracy, whole episodes held out."""
+    """Return how well the best probe predicts the robot from latents: balanced accuracy, whole episodes held out."""
     from pindown.metrics import Effort, leakage
 
     robot = np.repeat(list(codes), [len(part) for part in codes.values()])
@@ -152,7 +152,7 @@ def told(codes: Codes, held: Robots, seed: int) -> float:
 
 
 def _transfers(arms: Arms, known: Codes, new: Codes, rng: np.random.Generator) -> dict[str, float]:
-    """Predict a robot's held-out codes from another's: as they are, and by an affine map fitted to pairs."""
+    """Predict a robot's held-out latents from another's: as they are, and by an affine map fitted to pairs."""
     from pindown.methods.alignment import PolynomialRidge
 
     as_they_are, carried = [], []
@@ -166,7 +166,7 @@ def _transfers(arms: Arms, known: Codes, new: Codes, rng: np.random.Generator) -
 
 
 def _left_out(arms: Arms, known: Codes, new: Codes, rng: np.random.Generator) -> float:
-    """Carry codes of all robots to one, by 50 pairs each; learn there without labels of one robot, and read it."""
+    """Carry latents of all robots to one, by 50 pairs each; learn there without labels of one robot, and read it."""
     from pindown.methods.alignment import PolynomialRidge
 
     found = []
@@ -199,7 +199,7 @@ def _labels(arms: Arms, known: Codes, new: Codes, rng: np.random.Generator, *, t
 def adopted(arms: Arms, fit: Callable[[Arms, int], tuple[Any, Codes]], seed: int) -> float:
     """Fit to five robots, let the sixth join by 50 pairs with one of them, and read it by what the others' labels say.
 
-    ``fit`` returns an estimator with the codes of transitions to learn from.
+    ``fit`` returns an estimator with the latents of transitions to learn from.
     """
     rng, found = np.random.default_rng(seed), []
     for robot, own in arms.learned.items():
@@ -226,7 +226,7 @@ def stacked(parts: Codes) -> np.ndarray:
 
 
 def r2(truth: np.ndarray, made: np.ndarray) -> float:
-    """Return the share of variance, over all columns, that is told."""
+    """Return the fraction of variance, over all columns, that is explained."""
     from sklearn.metrics import r2_score
 
     return float(r2_score(truth, np.reshape(made, truth.shape), multioutput="variance_weighted"))

@@ -1,4 +1,4 @@
-"""The upper bound: an encoder of the same kind that is told the truth."""
+"""The upper bound: an encoder of the same kind that is given the truth."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pindown.training.optimizers import MakeOptimizer, adam
 
 
 class _Regression(nn.Module):
-    """Mean squared distance of the codes from the latents, which off the sphere are standardised first.
+    """Mean squared distance of the learned latents from the true ones, which off the sphere are standardised first.
 
-    An encoder of whitened data starts with codes of unit size, and so do Adam's steps: to shrink all of them to a
+    An encoder of whitened data starts with latents of unit size, and so do Adam's steps: to shrink all of them to a
     box costs more than to unfold it. R² does not see the difference.
     """
 

@@ -48,7 +48,7 @@ class Table:
 
 
 def compare(experiment: Experiment, profile: Profile, records: Sequence[Record]) -> Table:
-    """Put the mean over seeds, ± standard deviation, beside the paper's numbers.
+    """Put the mean over seeds, ± standard deviation, next to the paper's numbers.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _provenance(profile: Profile, runs: Sequence[Record]) -> list[str]:
 
 
 def _left_out(experiment: Experiment, lines: Sequence[Line]) -> list[str]:
-    """Name the rows that nobody has run, so that a table which holds some of them does not pass for the whole."""
+    """Name the rows that were not run, so that a table which holds some of them does not pass for the whole."""
     missing = sorted({row.number for row in experiment.rows} - {line.number for line in lines})
     return [f"Not run: {_numbered('row', missing)}."] if lines and missing else []
 

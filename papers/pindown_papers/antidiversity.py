@@ -1,7 +1,7 @@
 """Anti-diversity: one cross-entropy with two signs, and actions that are blind to the body that acts.
 
 `SIGNS` is the table of the post "Anti-Diversity is All You Need to Get a Unified Latent Space" as an experiment: a
-linear encoder that tells the values of e apart lands in V = span{v_e − v_e'}, one that hides them in V^⊥. The post has
+linear encoder that separates the values of e lands in V = span{v_e − v_e'}, one that hides them in V^⊥. The post has
 no numbers, so there are none to compare with. Its other experiments are in `pindown_papers.antidiversity_bodies` and
 `pindown_papers.antidiversity_worlds`.
 
@@ -131,7 +131,7 @@ class SignRow:
                 return forget.fit(x, u).components_.T
             free: dict[str, Any] = {"space": Reals(), "vector_space": Reals(), "trainer": Trainer(weight_decay=0.0)}
             classify = Classify(self.n_values - 1, max_iter=profile.align_iter, **free, **common).fit(x, u)
-        # The linear part of the encoder, read off its codes: they are those of the axes, less that of the origin.
+        # The linear part of the encoder, from its latents: they are those of the axes, less that of the origin.
         codes = classify.transform(np.vstack([np.eye(self.d), np.zeros((1, self.d))]))
         return np.linalg.qr(codes[:-1] - codes[-1]).Q  # (d, n_values − 1)
 

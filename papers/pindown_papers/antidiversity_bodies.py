@@ -1,6 +1,6 @@
 """The four cells of Liu et al., SCAR, 2026, arXiv:2605.16412, on planar arms: neither, KL, gradient reversal, both.
 
-SCAR scores videos; here the true actions are known, and so is what codes tell of the body, within it and beyond it.
+SCAR scores videos; here the true actions are known, and so is what latents show of the body, within it and beyond it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Staged(Profile):
     n_actions, late_actions
         Codes of the first stage; and where only the second stage hides the body, which takes something to drop.
     bottleneck, strength
-        Price of a nat of code, and of what sets bodies apart, where the first stage pays it.
+        Price of a nat of the latents, and of what sets bodies apart, where the first stage pays it.
     dynamics_iter, forget_iter
         Steps of each stage.
     n_eval
@@ -150,12 +150,12 @@ class Latents:
     forget: Any = None
 
     def encode(self, moves: Moves) -> np.ndarray:
-        """Return the code of each transition."""
+        """Return the latents of each transition."""
         actions = self.dynamics.transform(moves.before, moves.after)
         return actions if self.forget is None else self.forget.transform(actions)
 
     def lead(self, moves: Moves, codes: np.ndarray) -> np.ndarray:
-        """Return the displacement that codes lead to from the start of each transition, in its body."""
+        """Return the displacement that latents lead to from the start of each transition, in its body."""
         actions = codes if self.forget is None else self.forget.inverse_transform(codes, moves.body)
         return self.dynamics.predict_next(moves.before, actions) - moves.before
 
@@ -173,7 +173,7 @@ def staged(
     device: str,
     groups: np.ndarray | None = None,
 ) -> Latents:
-    """Train the first stage, and the second if it has steps; transitions of one group are kept back together."""
+    """Train the first stage, and the second if it has steps; transitions of one group are held out together."""
     from pindown import networks
     from pindown.errors import IdentifiabilityWarning
     from pindown.methods import Forget, InverseDynamics
@@ -192,7 +192,7 @@ def staged(
 
 
 def _transfers(latents: Latents, moved: list[Moves], seed: int) -> dict[str, float]:
-    """Return R² of codes by number of pairs, and of the displacements they lead to in the other body; means."""
+    """Return R² of latents by number of pairs, and of the displacements they lead to in the other body; means."""
     import numpy as np
     from sklearn.metrics import r2_score
 

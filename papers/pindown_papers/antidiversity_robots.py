@@ -1,4 +1,4 @@
-"""The four cells of Liu et al., SCAR, 2026, arXiv:2605.16412, on six arms of a simulator, beside what needs no network.
+"""The four cells of Liu et al., SCAR, 2026, arXiv:2605.16412, on six simulated arms, next to what needs no network.
 
 Joints before and after are seen; whose they are is known; the displacement of the hand is what is looked for. Rows
 above the cells are what a user would do first, and rows below are `LatentAction`, with a chart for each robot.
@@ -36,7 +36,7 @@ class Recorded(Profile):
     n_actions
         Codes, where they are not counted.
     bottleneck, strength
-        Price of a nat of code, and of what sets robots apart, in the cells that pay it.
+        Price of a nat of the latents, and of what sets robots apart, in the cells that pay it.
     dynamics_iter, forget_iter
         Steps of each stage.
     """
@@ -50,7 +50,7 @@ class Recorded(Profile):
 
 
 class Encoded(NamedTuple):
-    """Codes of transitions to learn from and of those held out, whether one code is one action in all, and more."""
+    """Latents of transitions to learn from and of those held out, whether one latent is one action in all, and more."""
 
     known: dict[str, np.ndarray]
     new: dict[str, np.ndarray]
@@ -67,7 +67,7 @@ class CodeRow:
     number
         Their place in the table.
     name, told
-        What they are, and what is told beside joints.
+        What they are, and what is given next to joints.
     encode
         Makes them.
     """
@@ -89,7 +89,7 @@ class CodeRow:
         return (_UNKNOWN,) * len(ROBOTS.scores)
 
     def measure(self, profile: Recorded, seed: int, device: str) -> dict[str, float]:
-        """Encode, and read codes of episodes that were held out."""
+        """Encode, and read latents of episodes that were held out."""
         arms = profile.arms(seed)
         made = self.encode(arms, profile, seed, device)
         floor = _robots.told({r: moves.hand for r, moves in arms.held.items()}, arms.held, seed)
@@ -97,7 +97,7 @@ class CodeRow:
         return {**found, "floor": floor, **dict(made.more)}
 
 
-# ---- codes ----------------------------------------------------------------------------------------------------------
+# ---- latents --------------------------------------------------------------------------------------------------------
 
 
 def _by(chart: Callable[[Moves], Chart]) -> Callable[..., Encoded]:
@@ -132,7 +132,7 @@ def _principal(moves: Moves) -> Chart:
 
 
 def _jacobian(moves: Moves) -> Chart:
-    """Learn displacements, which are told, from how joints turn, and from products of that with where they are."""
+    """Learn the given displacements from how joints turn, and from products of that with where they are."""
     import numpy as np
     from sklearn.linear_model import RidgeCV
 
@@ -147,7 +147,7 @@ def _jacobian(moves: Moves) -> Chart:
 
 
 def _inverse_models(arms: Arms, profile: Recorded, seed: int, device: str) -> Encoded:
-    """Train an inverse and a forward model of each robot on its own, and whiten its codes."""
+    """Train an inverse and a forward model of each robot on its own, and whiten its latents."""
     import numpy as np
 
     def chart(moves: Moves) -> Chart:
@@ -206,7 +206,7 @@ def _apart(codes: np.ndarray, robots: Robots) -> dict[str, np.ndarray]:
 
 
 def _leace(arms: Arms, profile: Recorded, seed: int, device: str) -> Encoded:
-    """Erase from joints and their changes what a line tells of the robot."""
+    """Erase from joints and their changes what a linear map shows of the robot."""
     from pindown_papers.erasers import Leace
 
     stacked = [_robots.stacked({r: _joints(m) for r, m in part.items()}) for part in (arms.learned, arms.held)]

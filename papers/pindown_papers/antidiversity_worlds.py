@@ -1,7 +1,7 @@
-"""What `Forget` hides and keeps in simulations whose truth is known, beside the erasers it must earn its place against.
+"""What `Forget` hides and keeps in simulations with known latents, next to the erasers it is compared with.
 
 The post "Anti-Diversity is All You Need to Get a Unified Latent Space" states a theorem and has no numbers; these are
-the simulations of its theorem (linear code, vMF clusters), and two in which closed forms must leak: equal means with
+the simulations of its theorem (linear encoder, vMF clusters), and two in which closed forms must leak: equal means with
 different spreads, and clusters behind a nonlinear mixing.
 """
 
@@ -93,7 +93,7 @@ class WorldRow:
         )
 
     def measure(self, profile: Hidden, seed: int, device: str) -> dict[str, float]:
-        """Train, and audit codes and what erasers leave, all of held-out rows; degrees and seconds in hundreds."""
+        """Train, and audit latents and what erasers leave, all of held-out rows; degrees and seconds in hundreds."""
         import numpy as np
 
         from pindown.metrics import Effort, effective_rank, leakage, recovery_by_level
@@ -148,7 +148,7 @@ class WorldRow:
         return forget, time.monotonic() - start
 
     def angles(self, simulation: Nuisance | ShapeNuisance, train: Sample, forget: Forget) -> dict[str, float]:
-        """Return the largest angle between the rows and those of a blind code, in hundreds of degrees."""
+        """Return the largest angle between the rows and those of an invariant encoder, in hundreds of degrees."""
         import numpy as np
         from scipy.linalg import subspace_angles
 

@@ -1,4 +1,4 @@
-"""Cut-outs of a folder of pictures whose ground is transparent, as `pindown.simulate.Composed` pastes them."""
+"""Cut-outs of a folder of images whose ground is transparent, as `pindown.simulate.Composed` pastes them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pindown._names import counted
 from pindown.data.images import IMAGES, image_paths, import_pillow, is_transparent, unreadable
 
 THIN = 0.05
-"""Share of its square that a cut-out covers at least, and of its picture that its ground does: less is a line, or a
+"""Fraction of its square that a cut-out covers at least, and of its image that its ground does: less is a line, or a
 photograph."""
 
 
 def cutouts_in(folder: str | Path, n: int = 160, *, size: int = 64, random_state: int = 0) -> NDArray[np.float32]:
     """Read cut-outs, n of those there are, drawn at random; (n, 4, size, size): red, green, blue, opacity, in [0, 1].
 
-    Each is put into the middle of a square that it fills, as far as its shape allows. Pictures without a transparent
+    Each is put into the middle of a square that it fills, as far as its shape allows. Images without a transparent
     ground are passed over. Needs pillow: ``pip install 'pindown[images]'``.
 
     Parameters
@@ -81,7 +81,7 @@ def _cut(folder: Path, name: str, size: int) -> NDArray[np.float32] | None:
 
 
 def _squared(pillow: Any, image: Any, size: int) -> Any:
-    """Return a picture, as large as a square allows, in the middle of it."""
+    """Return an image, as large as a square allows, in the middle of it."""
     scale = size / max(image.size)
     width, height = (max(1, round(scale * side)) for side in image.size)
     square = pillow.new("RGBA", (size, size))

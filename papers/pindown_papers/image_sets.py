@@ -1,7 +1,7 @@
-"""The image sets of the field, from the official files of people who have them: rows are pictures, read when asked for.
+"""The image sets of the field, from the official files of people who have them: rows are images, read when asked for.
 
-Every set is an `ImageSet`: pictures (channels, h, w) between 0 and 1 in float32, with ``truth``, the numbers of their
-factors' values, and `factors`, what these are called. Nothing is held in memory but labels: pictures lie behind maps.
+Every set is an `ImageSet`: images (channels, h, w) between 0 and 1 in float32, with ``truth``, the numbers of their
+factors' values, and `factors`, what these are called. Nothing is held in memory but labels: images lie behind maps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Labels = NDArray[Any]
 
 
 class ImageSet(IndexedSource):
-    """Pictures with the labels of their factors; abstract.
+    """Images with the labels of their factors; abstract.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class ImageSet(IndexedSource):
 
     @abstractmethod
     def _pictures(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Return these pictures as they are stored, channels last or none; (n, h, w) or (n, h, w, c)."""
+        """Return these images as they are stored, channels last or none; (n, h, w) or (n, h, w, c)."""
 
     def take(self, rows: NDArray[np.int64]) -> Batch:
         """Return these rows, in this order."""
@@ -62,7 +62,7 @@ class ImageSet(IndexedSource):
         return {"x": pictures, **{name: part[rows] for name, part in self.side_variables().items()}}
 
     def side_variables(self) -> dict[str, NDArray[Any]]:
-        """Return what belongs to all rows, without a look at the pictures."""
+        """Return what belongs to all rows, without a look at the images."""
         return {"truth": self.labels, **{role: self.labels[:, j] for role, j in self.roles.items()}}
 
     def _place(self, name: str) -> int:
@@ -79,7 +79,7 @@ class DSprites(ImageSet):
     path : str or Path
         The file.
     unpacked : str or Path, optional
-        Where its pictures are written once, 3 GB: the official file is compressed, so that rows of it cannot be taken
+        Where its images are written once, 3 GB: the official file is compressed, so that rows of it cannot be taken
         in any order. A file that is already there is used.
     roles : mapping from str to str, optional
         Factors that play a part, such as ``{"signal": "shape"}``.
@@ -104,14 +104,14 @@ class DSprites(ImageSet):
 
 
 class MPI3D(ImageSet):
-    """An npz file of MPI3D: a robot's arm, 1,036,800 pictures of 64 × 64 pixels in the order of their factors.
+    """An npz file of MPI3D: a robot's arm, 1,036,800 images of 64 × 64 pixels in the order of their factors.
 
     Parameters
     ----------
     path : str or Path
         The file.
     unpacked : str or Path, optional
-        Where its pictures are written once, if the file is compressed.
+        Where its images are written once, if the file is compressed.
     sizes : tuple of int
         Numbers of values of the factors.
     roles : mapping from str to str, optional
@@ -138,7 +138,7 @@ class MPI3D(ImageSet):
 
 
 class Shapes3D(ImageSet):
-    """The h5 file of 3D Shapes: a solid in a room, 480,000 pictures of 64 × 64 pixels. Needs h5py.
+    """The h5 file of 3D Shapes: a solid in a room, 480,000 images of 64 × 64 pixels. Needs h5py.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class Shapes3D(ImageSet):
 
 
 class Cars3D(ImageSet):
-    """The folder of Cars3D: a MATLAB file per car, each with its pictures by elevation and azimuth.
+    """The folder of Cars3D: a MATLAB file per car, each with its images by elevation and azimuth.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class SmallNORB(ImageSet):
     Parameters
     ----------
     path : str or Path
-        The file ``…-dat.mat``, unzipped; ``…-cat.mat`` and ``…-info.mat`` lie beside it.
+        The file ``…-dat.mat``, unzipped; ``…-cat.mat`` and ``…-info.mat`` lie next to it.
     roles : mapping from str to str, optional
         Factors that play a part, such as ``{"signal": "shape"}``.
     """
@@ -268,7 +268,7 @@ class ThreeDIdent(ImageSet):
     folder : str or Path
         The folder.
     size : (int, int), optional
-        Height and width that pictures are resized to; 224 × 224 as they are.
+        Height and width that images are resized to; 224 × 224 as they are.
     """
 
     factors = ("x", "y", "z", *(f"rotation_{j}" for j in (1, 2, 3)), "light", "object_hue", "light_hue", "ground_hue")

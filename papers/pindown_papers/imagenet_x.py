@@ -1,4 +1,4 @@
-"""ImageNet-X, for people who have ImageNet's pictures: its factors beside them, ready for `probe`.
+"""ImageNet-X, for people who have ImageNet's images: its factors next to them, ready for `probe`.
 
 The annotations (Idrissi et al., 2023) come with the package ``imagenet-x``, under a licence of their own (CC BY-NC
 4.0); nothing of them is kept here. The protocol is that of Reizinger et al. (2024), Figure 3: features of the
@@ -29,12 +29,12 @@ PACKAGED = "annotations/imagenet_x_val_multi_factor.jsonl"
 
 @dataclass(frozen=True, eq=False)
 class ImageNetX:
-    """Pictures that are there, and what is said of each.
+    """Images that are there, and what is said of each.
 
     Attributes
     ----------
     files : tuple of Path
-        The pictures.
+        The images.
     factors : dict of arrays of shape (n,)
         Whether each factor is said of them, by name: what `probe` asks for.
     classes : ndarray of shape (n,)
@@ -49,14 +49,14 @@ class ImageNetX:
         return len(self.files)
 
     def batches(self, size: int = 224, batch_size: int = 50) -> Iterator[Tensor]:
-        """Yield pictures (n, 3, size, size) in [0, 1], the middle of each: for `pindown.activations`, or as raw inputs.
+        """Yield images (n, 3, size, size) in [0, 1], the middle of each: for `pindown.activations`, or as raw inputs.
 
         Parameters
         ----------
         size : int
             Pixels of a side.
         batch_size : int
-            Pictures at once.
+            Images at once.
         """
         import torch
 
@@ -66,12 +66,12 @@ class ImageNetX:
 
 
 def imagenet_x(folder: str | Path, annotations: str | Path | None = None) -> ImageNetX:
-    """Find ImageNet's validation pictures in a folder, and the factors that annotators saw in them.
+    """Find ImageNet's validation images in a folder, and the factors that annotators saw in them.
 
     Parameters
     ----------
     folder : str or Path
-        With pictures by their names in ImageNet, ``ILSVRC2012_val_00000001.JPEG``, in it or in folders within.
+        With images by their names in ImageNet, ``ILSVRC2012_val_00000001.JPEG``, in it or in folders within.
     annotations : str or Path, optional
         The file of annotations, a JSON object a line; None takes that of the package ``imagenet-x``.
 
@@ -79,11 +79,11 @@ def imagenet_x(folder: str | Path, annotations: str | Path | None = None) -> Ima
     --------
     >>> imagenet_x("no/such/folder")
     Traceback (most recent call last):
-    FileNotFoundError: there is no folder no/such/folder: give that of ImageNet's validation pictures.
+    FileNotFoundError: there is no folder no/such/folder: give that of ImageNet's validation images.
     """
     place = Path(folder)
     if not place.is_dir():
-        raise FileNotFoundError(f"there is no folder {place}: give that of ImageNet's validation pictures.")
+        raise FileNotFoundError(f"there is no folder {place}: give that of ImageNet's validation images.")
     said = _read(_packaged() if annotations is None else Path(annotations))
     found = {path.name: path for path in sorted(place.rglob("ILSVRC2012_val_*"))}
     kept = [entry for entry in said if entry["file_name"] in found]
@@ -123,7 +123,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _middle(path: Path, size: int) -> NDArray[np.float32]:
-    """Return the middle of a picture, scaled so that its shorter side is as long; (3, size, size)."""
+    """Return the middle of an image, scaled so that its shorter side is as long; (3, size, size)."""
     from PIL import Image
 
     with Image.open(path) as file:

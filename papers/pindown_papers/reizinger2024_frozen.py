@@ -1,8 +1,8 @@
 """Linear probes of frozen models of vision, after Figure 3 of Reizinger et al. (2024), with both of its baselines.
 
-There, factors of ImageNet-X are read off the second-to-last layer of trained models, of an untrained one, and off raw
-pixels. ImageNet's pictures cannot be had here: ours are composed (`pindown.simulate.Composed`), and no number of
-theirs, which are drawn and not printed, stands next to ours. For those who have the pictures there is
+Factors of ImageNet-X are predicted from the second-to-last layer of trained models, of an untrained one, and from
+pixels. ImageNet's images cannot be had here: ours are composed (`pindown.simulate.Composed`), and no number of
+theirs, which are drawn and not printed, stands next to ours. For those who have the images there is
 `pindown_papers.imagenet_x`.
 
 Torch is imported where a model is run, not where the table is read.
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 FACTORS = ("size", "darkness", "right", "blur", "occlusion", "grey", "rotation")
 
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's pictures, by channel, which models trained on them expect to be taken off."""
+"""Of ImageNet's images, by channel, which models trained on them expect to be taken off."""
 
 
 @dataclass(frozen=True)
 class Pictures(Profile):
-    """How many pictures, and how long a classifier of ours is trained.
+    """How many images, and how long a classifier of ours is trained.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Pictures(Profile):
 
 
 Read = Callable[["Tensor", Pictures, int, str], NDArray[np.float32]]
-"""Turns pictures (n, 3, h, w) into the features of a model; a profile, a seed and a device say of which."""
+"""Turns images (n, 3, h, w) into the features of a model; a profile, a seed and a device say of which."""
 
 
 def raw_pixels(x: Tensor, profile: Pictures, seed: int, device: str) -> NDArray[np.float32]:
@@ -140,7 +140,7 @@ def _features(model: nn.Module, x: Tensor, device: str) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Row:
-    """Features that factors are read off."""
+    """Features that factors are predicted from."""
 
     number: int
     model: str
@@ -154,7 +154,7 @@ class Row:
         return self.model, self.weights, "no"
 
     def measure(self, profile: Pictures, seed: int, device: str) -> dict[str, float]:
-        """Probe pictures of objects that no probe has seen; balanced accuracy by factor, chance is a half."""
+        """Probe images of objects that no probe has seen; balanced accuracy by factor, chance is a half."""
         from pindown.auditing.probing import probe
         from pindown_papers.simulations import Composed
 

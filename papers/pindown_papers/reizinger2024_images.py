@@ -1,4 +1,4 @@
-"""Classification on pictures: a category is told, and continuous factors are read off linearly.
+"""Classification on images: a category is given, and continuous factors are predicted linearly.
 
 After the image experiments of Reizinger et al. (2024), on rooms of ours: their sets cannot be had here, so that theirs
 and ours are scores of different data.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pindown_papers.simulations import Room
 
 N_BATCHES = 40
-"""Batches of pictures of which an array is made, where there is no process to draw from."""
+"""Batches of images of which an array is made, where there is no process to draw from."""
 
 FACTORS = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 
@@ -56,7 +56,7 @@ class Row:
         return Clusters(Sphere()(vectors), VonMisesFisher(10.0), room)
 
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
-        """Train, and read each factor off the codes of held-out pictures; as Pearson's r."""
+        """Train, and read each factor off the latents of held-out images; as Pearson's r."""
         from pindown.methods import Classify
 
         simulation = self.simulation(profile.pixels, seed)
@@ -73,7 +73,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ShapeRow:
-    """The shape of the solid is told, and all other factors are drawn apart from it: as the paper's sets are made."""
+    """The shape of the solid is given, and all other factors are drawn apart from it: as the paper's sets are made."""
 
     number: int
     n_codes: int
@@ -85,7 +85,7 @@ class ShapeRow:
         return "4 shapes", f"nothing: factors go with no shape; read off {self.n_codes} codes"
 
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
-        """Train on as many pictures as a step takes, forty times over, and read factors off the codes of others."""
+        """Train on as many images as a step takes, forty times over, and read factors off the latents of others."""
         from pindown.methods import Classify
 
         room, box = _shapes(profile.pixels)
@@ -106,7 +106,7 @@ class ShapeRow:
 
 @dataclass(frozen=True)
 class PixelsRow:
-    """The baseline: nothing is trained, and factors of the same rooms are read off principal components of pixels."""
+    """The baseline: nothing is trained, and factors of the rooms are predicted from principal components of pixels."""
 
     number: int
     n_codes: int
@@ -118,7 +118,7 @@ class PixelsRow:
         return "none", f"– (baseline: read off {self.n_codes} principal components)"
 
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
-        """Read each factor off components of the pictures that the rows of shapes are scored on."""
+        """Read each factor off components of the images that the rows of shapes are scored on."""
         from sklearn.decomposition import PCA
 
         room, box = _shapes(profile.pixels)
@@ -136,7 +136,7 @@ def _shapes(pixels: int) -> tuple[Room, Uniform]:
 
 
 def _read_off(z_hat: Any, z: Any) -> dict[str, float]:
-    """Return Pearson's r of each factor with what a linear map reads off codes."""
+    """Return Pearson's r of each factor with what a linear map reads off latents."""
     from pindown.metrics import linear_r2
 
     r2 = [float(linear_r2(z_hat, z[:, [j]])) for j in range(len(FACTORS))]

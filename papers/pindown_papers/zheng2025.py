@@ -97,7 +97,7 @@ class Row:
     is_diverse
         Whether the structure is diverse, or else dense: every latent reaches everything.
     name, penalty
-        What the fit is asked for beside its likelihood.
+        What the fit is asked for next to its likelihood.
     noise
         Standard deviation of additive noise, in units of that of each observed variable.
     published

@@ -110,7 +110,7 @@ def batch_top_k(rows: MlpRows, k: int, n_codes: int, how: dict[str, Any]) -> Spa
 
 
 def jacobian(rows: MlpRows, k: int, n_codes: int, how: dict[str, Any]) -> Sparse:
-    """Train it beside one of rows after the MLP, with a price for codes that drive codes."""
+    """Train it next to one of rows after the MLP, with a price for codes that drive codes."""
     from pindown.methods import SparsePair
     from pindown.networks.gates import TopK
 

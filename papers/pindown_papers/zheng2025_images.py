@@ -1,6 +1,6 @@
-"""Pictures: penalties on the decoders of FactorVAE, DisCo and EncDiff, and `Dictionary`, on simulations of ours.
+"""Images: penalties on the decoders of FactorVAE, DisCo and EncDiff, and `Dictionary`, on simulations of ours.
 
-After Table 1 of Zheng et al., and the penalties that its appendix compares. Their pictures cannot be had, so that
+After Table 1 of Zheng et al., and the penalties that its appendix compares. Their images cannot be had, so that
 theirs and ours are scores of different data: orderings may be compared, numbers may not.
 
 Torch is imported where a simulation is built, not where the table is read.
@@ -22,14 +22,14 @@ VALUES = 10
 
 @dataclass(frozen=True)
 class Pictures(Profile):
-    """How large pictures are, how many, how long generators are trained, and on how many they are scored.
+    """How large images are, how many, how long generators are trained, and on how many they are scored.
 
     Parameters
     ----------
     pixels
         Of an edge.
     n_samples, n_eval
-        Pictures to learn from, and held-out ones.
+        Images to learn from, and held-out ones.
     batch_size, max_iter
         Of the fit; of `Dictionary`, of its one restart and of the part with the penalty.
     """
@@ -95,11 +95,11 @@ class PictureRow:
 
     @property
     def n_factors(self) -> int:
-        """How many factors the simulation has, and codes are asked for."""
+        """How many factors the simulation has, and latents are asked for."""
         return self.renderer(8).d
 
     def codes(self, profile: Pictures, seed: int, device: str) -> tuple[Any, Any]:
-        """Train; return codes and latents of held-out pictures."""
+        """Train; return learned and true latents of held-out images."""
         import torch
 
         draw = self.renderer(profile.pixels)
@@ -113,7 +113,7 @@ class PictureRow:
         return est.transform(x).numpy(), z
 
     def measure(self, profile: Pictures, seed: int, device: str) -> dict[str, float]:
-        """Train, and score on held-out pictures."""
+        """Train, and score on held-out images."""
         return scored(*self.codes(profile, seed, device), seed)
 
 
@@ -153,7 +153,7 @@ UNROLLED = (
 
 UNKNOWN = (Published(float("nan")),) * 2
 
-# One row per simulation and method, packed by hand; rooms stand next to Shapes3D, the arm beside MPI3D.
+# One row per simulation and method, packed by hand; rooms stand next to Shapes3D, the arm next to MPI3D.
 # fmt: off
 
 ROWS = (

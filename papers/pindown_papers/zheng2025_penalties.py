@@ -1,6 +1,6 @@
 """Tables 7 and 8 of Zheng et al.: penalties on the decoder of FactorVAE, every seed shown, on simulations of ours.
 
-Sprites stand next to Cars3D, the arm beside MPI3D, as pictures of another kind: orderings may be compared, numbers not.
+Sprites stand next to Cars3D, the arm next to MPI3D, as images of another kind: orderings may be compared, numbers not.
 
 Torch is imported where a simulation is built, not where the table is read.
 """
@@ -15,7 +15,7 @@ from pindown_papers.zheng2025_images import FULL, UNROLLED, PictureRow, Pictures
 
 @dataclass(frozen=True)
 class PenaltyRow:
-    """A simulation, a penalty, and how many times larger pictures are drawn."""
+    """A simulation, a penalty, and how many times larger images are drawn."""
 
     number: int
     simulation: str
@@ -34,7 +34,7 @@ class PenaltyRow:
         return PictureRow(self.number, self.simulation, self.method, self.published)
 
     def measure(self, profile: Pictures, seed: int, device: str) -> dict[str, float]:
-        """Train, and score on held-out pictures."""
+        """Train, and score on held-out images."""
         from pindown_papers.scores import infomec
 
         larger = replace(profile, pixels=self.enlarged * profile.pixels)

@@ -1,7 +1,7 @@
-"""What is identified, theory beside measurement: sphere, box and R^d, each with positives of power 1, 2 and 3.
+"""What is identified, theory next to measurement: sphere, box and R^d, each with positives of power 1, 2 and 3.
 
 Not a table of Zimmermann et al. (ICML 2021), but what their theorems say of one. Positives differ by noise of density
-∝ e^{−λ‖·‖_p^p}, and the model compares codes with the same power. With p = 2 rotations keep the norm, and the latents
+∝ e^{−λ‖·‖_p^p}, and the model compares latents with the same power. With p = 2 rotations keep the norm, and the latents
 come back up to one; with p ≠ 2 in a box or in R^d each comes back alone. R² of a linear fit does not see rotations,
 the mean correlation coefficient (MCC) does.
 
@@ -133,7 +133,7 @@ ROWS = (
 # fmt: on
 
 # Four dimensions, so that a random rotation (chance mcc .77 ± .08) is not taken for axes that were found. With a
-# third of the steps r2 is the same, but codes of power 3 have not yet turned to their axes in every simulation.
+# third of the steps r2 is the same, but latents of power 3 have not yet turned to their axes in every simulation.
 QUICK = Size(
     name="quick",
     seeds=(0, 1, 2),

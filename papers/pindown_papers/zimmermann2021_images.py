@@ -1,7 +1,7 @@
-"""Pictures: the scores of codes of sprites, and what decides whether axes are found in rooms.
+"""Images: the scores of latents of sprites, and what decides whether axes are found in rooms.
 
 The first is after the image tables of Zimmermann et al. (ICML 2021): positives by UNI and LAP, alignment and uniformity
-L_AU(α, p) beside InfoNCE. The second asks what they ask of 3DIdent, on rooms of ours. Their pictures cannot be had, so
+L_AU(α, p) next to InfoNCE. The second asks what they ask of 3DIdent, on rooms of ours. Their images cannot be had, so
 that theirs and ours are scores of different data: orderings may be compared, numbers may not.
 
 Torch is imported where a simulation is built, not where the table is read.
@@ -28,16 +28,16 @@ DIFFERENT = (
 
 @dataclass(frozen=True)
 class Size(Profile):
-    """How large pictures are, how long encoders are trained, and on how many pictures they are scored.
+    """How large images are, how long encoders are trained, and on how many images they are scored.
 
     Parameters
     ----------
     pixels
         Of an edge.
     batch_size, max_iter
-        Of the fit; everything else is the default for pictures.
+        Of the fit; everything else is the default for images.
     n_eval
-        Held-out pictures.
+        Held-out images.
     """
 
     pixels: int
@@ -47,7 +47,7 @@ class Size(Profile):
 
 
 def fitted_codes(est: Any, simulation: Pairs, profile: Size, seed: int, device: str) -> tuple[Any, Any]:
-    """Fit an estimator to a simulation that is drawn in every step; return codes and latents of held-out pictures."""
+    """Fit an estimator to a simulation that is drawn in every step; return learned and true latents of held-out images."""
     est.set_params(batch_size=profile.batch_size, max_iter=profile.max_iter, device=device, random_state=seed)
     est.fit_process(simulation)
     held_out = simulation.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
@@ -84,7 +84,7 @@ class SpritesRow:
         return Pairs(Grid(SIZES), law, Sprites(pixels))
 
     def codes(self, profile: Size, seed: int, device: str) -> tuple[Any, Any]:
-        """Train; return codes and latents of held-out pictures."""
+        """Train; return learned and true latents of held-out images."""
         from pindown.methods import Contrast, PairLoss
         from pindown.networks.spaces import Reals
         from pindown_papers.baselines import AdaGVAE, SlowVAE
@@ -93,14 +93,14 @@ class SpritesRow:
         if self.generator is not None:
             kind = {"SlowVAE": SlowVAE, "AdaGVAE": AdaGVAE}[self.generator]
             return fitted_codes(kind(simulation.d, verbose=False), simulation, profile, seed, device)
-        # As the paper's code has it: with α near 1 nothing else would hold the codes.
+        # As the paper's code has it: with α near 1 nothing else would hold the latents.
         own = self.alpha is not None
         loss = PairLoss(self.alpha, any_marginal=not own, self_negatives=own)
         est = Contrast(simulation.d, space=Reals(), p=self.p, loss=loss)
         return fitted_codes(est, simulation, profile, seed, device)
 
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
-        """Train, and score on held-out pictures."""
+        """Train, and score on held-out images."""
         from pindown.metrics import mcc
         from pindown_papers import scores
         from pindown_papers.simulations import Grid
@@ -175,7 +175,7 @@ SPRITES = Experiment(
 
 @dataclass(frozen=True)
 class RoomRow:
-    """The power of the positives' law in a box, and the power that the model compares codes by."""
+    """The power of the positives' law in a box, and the power that the model compares latents by."""
 
     number: int
     power: int
@@ -201,7 +201,7 @@ class RoomRow:
         return Pairs(Uniform(5, Box()), Truncated(law), Room(pixels, factors=names, fixed={"shape": 0}, samples=1))
 
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
-        """Train, and score on held-out pictures."""
+        """Train, and score on held-out images."""
         from pindown.methods import Contrast
         from pindown.metrics import chance_mcc, linear_r2, mcc
         from pindown.networks.spaces import Reals

@@ -1,6 +1,6 @@
 """Generators of the field to compare with: methods without a theorem, with the manners of all estimators here.
 
-Their ``guarantee`` is None: nothing says that a code is a latent. `pindown.disentangle` turns any of them by the
+Their ``guarantee`` is None: no theorem covers their latents. `pindown.disentangle` turns any of them by the
 Jacobian of its decoder, and says what may then be claimed.
 """
 

@@ -22,8 +22,8 @@ from pindown_papers.baselines.spec import ReconstructionSpec
 class BetaVAE(Autoencoding):
     r"""Variational autoencoder whose divergence from the prior weighs β times.
 
-    A large β makes codes tell less, and those with a diagonal posterior lie along the directions that pixels change
-    most by. With ``beta=1`` it is the plain autoencoder. No theorem says that a code is a latent.
+    A large β makes latents carry less, and those with a diagonal posterior lie along the directions that pixels change
+    most by. With ``beta=1`` it is the plain autoencoder. No theorem covers its latents.
 
     Parameters
     ----------
@@ -32,13 +32,13 @@ class BetaVAE(Autoencoding):
     beta : float
         Weight of the divergence.
     penalty : Penalty or None
-        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, beside the bound.
+        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, next to the bound.
     unrolled : bool
-        Whether codes of pictures start at coordinates of unrolled ones, as those of `Dictionary` do, and not where the
-        networks happen to: from there a hue, which goes around a circle, stays folded. Vectors start straight.
+        Whether latents of images start at Isomap coordinates, as those of `Dictionary` do, and not where the
+        networks happen to: from there a hue, which goes around a circle, stays folded. Vectors start with a linear map.
     encoder, decoder : callable
         Called as ``encoder(n_features, n_components)`` and ``decoder(n_components, n_features)``, with the shape of a
-        row where rows are pictures; return modules. The defaults suit vectors and pictures.
+        sample where samples are images; return modules. The defaults suit vectors and images.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
     batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
@@ -51,7 +51,7 @@ class BetaVAE(Autoencoding):
     objective_ : torch.nn.Module
         What was minimised.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from. None if no row was.
+        The score on the validation set, next to that on training samples. None without one.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
@@ -111,11 +111,11 @@ class BetaVAE(Autoencoding):
 
 
 class FactorVAE(Autoencoding):
-    r"""Variational autoencoder whose codes are pressed to be independent of each other.
+    r"""Variational autoencoder whose latents are pressed to be independent of each other.
 
-    A classifier that tells codes from shuffled ones estimates their total correlation, which weighs γ times. It is a
-    game: its loss says little, and no row is kept back. No theorem says that a code is a latent:
-    independent Gaussian codes stay so in any rotation.
+    A classifier of latents and shuffled latents estimates their total correlation, which weighs γ times. It is
+    adversarial training: its loss says little, and there is no validation set. No theorem covers its latents:
+    independent Gaussian latents stay so in any rotation.
 
     Parameters
     ----------
@@ -124,13 +124,13 @@ class FactorVAE(Autoencoding):
     gamma : float
         Weight of the total correlation.
     penalty : Penalty or None
-        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, beside the bound.
+        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, next to the bound.
     unrolled : bool
-        Whether codes of pictures start at coordinates of unrolled ones, as those of `Dictionary` do, and not where the
-        networks happen to: from there a hue, which goes around a circle, stays folded. Vectors start straight.
+        Whether latents of images start at Isomap coordinates, as those of `Dictionary` do, and not where the
+        networks happen to: from there a hue, which goes around a circle, stays folded. Vectors start with a linear map.
     encoder, decoder : callable
         Called as ``encoder(n_features, n_components)`` and ``decoder(n_components, n_features)``, with the shape of a
-        row where rows are pictures; return modules. The defaults suit vectors and pictures.
+        sample where samples are images; return modules. The defaults suit vectors and images.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
     batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
@@ -143,7 +143,7 @@ class FactorVAE(Autoencoding):
     objective_ : torch.nn.Module
         What was minimised.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from. None if no row was.
+        The score on the validation set, next to that on training samples. None without one.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int

@@ -31,7 +31,7 @@ before which latents are as they were initialised."""
 
 
 class Autoencoding(Generating):
-    """A variational autoencoder with a divergence of its own; abstract. No theorem speaks of its codes."""
+    """A variational autoencoder with a divergence of its own; abstract. No theorem speaks of its latents."""
 
     decoder: Make
     unrolled: bool
@@ -78,7 +78,7 @@ class Autoencoding(Generating):
         return self._started(model, x)
 
     def _started(self, model: Variational, x: Tensor) -> Variational:
-        """Teach an autoencoder of pictures the coordinates of unrolled ones, if that is asked for."""
+        """Teach an autoencoder of images Isomap coordinates, if that is requested."""
         if self.unrolled and x.ndim == 4:
             seed = int(torch.randint(2**31, ()))
             isomap_init(model, x, max_iter=self._n_steps, seed=seed, device=best_device(self.device))

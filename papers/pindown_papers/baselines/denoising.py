@@ -1,4 +1,4 @@
-"""A denoiser of diffusers as a decoder: from codes to pictures, by way of noise. It can be saved.
+"""A denoiser of diffusers as a decoder: from latents to images, by way of noise. It can be saved.
 
 diffusers is imported when one is made.
 """
@@ -12,27 +12,27 @@ import torch
 from torch import Tensor, nn
 
 LEVELS, STEPS = 1_000, 4
-"""Amounts of noise that it is trained on, and how many of them a picture is drawn in."""
+"""Amounts of noise that it is trained on, and how many of them an image is drawn in."""
 
 TOKEN, WIDTH, GROUPS = 16, 32, 8
-"""Numbers that a code is shown as, channels of the first layers (on a quarter of the pixels twice as many), and groups
+"""Size of the token of a latent, channels of the first layers (on a quarter of the pixels twice as many), and groups
 that are normalised."""
 
 
 class Denoiser(nn.Module):
-    r"""Guesses a picture behind noise from codes, each shown to it as a token of its own.
+    r"""Guesses an image behind noise from latents, each shown to it as a token of its own.
 
-    A picture x is seen as :math:`\sqrt{\bar\alpha_t} \, x + \sqrt{1 - \bar\alpha_t} \, \epsilon`. Where nothing but
-    noise is left to see, the best guess is the mean of all pictures with these codes.
+    An image x is seen as :math:`\sqrt{\bar\alpha_t} \, x + \sqrt{1 - \bar\alpha_t} \, \epsilon`. Where nothing but
+    noise is left to see, the best guess is the mean of all images with these latents.
 
     Parameters
     ----------
     network : nn.Module
-        Called with noisy pictures (n, c, h, w), amounts of noise (n,) and tokens (n, d, k).
+        Called with noisy images (n, c, h, w), amounts of noise (n,) and tokens (n, d, k).
     n_codes : int
-        Number of codes.
+        Number of latents.
     shape : (c, h, w)
-        Of a picture.
+        Of an image.
     """
 
     levels: Tensor
@@ -44,11 +44,11 @@ class Denoiser(nn.Module):
         self.scale, self.shift = (nn.Parameter(torch.randn(n_codes, TOKEN)) for _ in range(2))
         self.mix = nn.Sequential(nn.SiLU(), nn.Linear(TOKEN, TOKEN))
         angle = torch.linspace(0, math.pi / 2, LEVELS + 1)[:-1] + 0.5 * math.pi / (2 * LEVELS)
-        self.register_buffer("levels", angle.cos() ** 2)  # how much of a picture is left to see
+        self.register_buffer("levels", angle.cos() ** 2)  # how much of an image is left to see
         self.register_buffer("start", torch.randn(1, *shape))
 
     def forward(self, z: Tensor) -> Tensor:
-        """Draw pictures of codes, always from the same noise; (n, d) → (n, c, h, w)."""
+        """Draw images of latents, always from the same noise; (n, d) → (n, c, h, w)."""
         x = self.start.expand(len(z), *self.start.shape[1:])
         levels = torch.linspace(LEVELS - 1, 0, STEPS + 1).long()[:-1].tolist()
         for now, then in zip(levels, [*levels[1:], None], strict=True):
@@ -60,23 +60,23 @@ class Denoiser(nn.Module):
         raise AssertionError("there is a last level")
 
     def mean(self, z: Tensor) -> Tensor:
-        """Guess pictures of codes where all else is noise: their mean; (n, d) → (n, c, h, w)."""
+        """Guess images of latents where all else is noise: their mean; (n, d) → (n, c, h, w)."""
         x = self.start.expand(len(z), *self.start.shape[1:])
         return self.guessed(x, torch.full((len(z),), LEVELS - 1, device=z.device), z)
 
     def noisy(self, x: Tensor, level: Tensor, noise: Tensor) -> Tensor:
-        """Return pictures with noise; (n, c, h, w), amounts (n,)."""
+        """Return images with noise; (n, c, h, w), amounts (n,)."""
         kept = self.levels[level][:, None, None, None]
         return kept.sqrt() * x + (1 - kept).sqrt() * noise
 
     def guessed(self, x: Tensor, level: Tensor, z: Tensor) -> Tensor:
-        """Return what pictures are behind noise, as far as codes tell."""
+        """Return what images are behind noise, as far as latents determine them."""
         tokens = self.mix(z[:, :, None] * self.scale + self.shift)
         return self.network(x, level, tokens).sample
 
 
 def denoising(n_in: int, n_out: Any) -> Denoiser:
-    """Return a decoder of codes to pictures that guesses them behind noise: a small U-Net of diffusers, with attention.
+    """Return a decoder of latents to images that guesses them behind noise: a small U-Net of diffusers, with attention.
 
     Yang et al., Diffusion model with cross attention as an inductive bias for disentanglement, NeurIPS 2024.
     """

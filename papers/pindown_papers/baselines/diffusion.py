@@ -1,4 +1,4 @@
-"""`EncDiff`: an encoder whose codes a denoiser of pictures is shown, by diffusers."""
+"""`EncDiff`: an encoder whose latents a denoiser of images is shown, by diffusers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from pindown_papers.baselines.spec import MeanImageSpec
 
 
 class EncDiff(Generating):
-    r"""Diffusion model of pictures that is told their codes, each as a token that its layers attend to; by diffusers.
+    r"""Diffusion model of images that is given their latents, each as a token that its layers attend to; by diffusers.
 
-    Encoder and denoiser are trained together to guess pictures behind noise,
+    Encoder and denoiser are trained together to guess images behind noise,
 
     .. math:: \mathbb E_{x, t, \epsilon} \tfrac12 \bigl\lVert x - g(\sqrt{\bar\alpha_t} \, x
               + \sqrt{1 - \bar\alpha_t} \, \epsilon, t, f(x)) \bigr\rVert^2
 
-    with codes f(x) of unit variance. The decoder draws pictures from noise that is always the same. No theorem says
-    that a code is a latent: nothing in the loss tells codes from an invertible map of them.
+    with latents f(x) of unit variance. The decoder draws images from noise that is always the same. No theorem
+    covers its latents: nothing in the loss distinguishes latents from an invertible map of them.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class EncDiff(Generating):
     penalty : Penalty or None
         Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, on the mean image.
     encoder : callable
-        Called as ``encoder(shape, n_components)`` with the shape of a picture; returns a module.
+        Called as ``encoder(shape, n_components)`` with the shape of an image; returns a module.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
     decoder : callable
@@ -55,7 +55,7 @@ class EncDiff(Generating):
     objective_ : torch.nn.Module
         What was minimised.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from. None if no row was.
+        The score on the validation set, next to that on training samples. None without one.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
@@ -107,7 +107,7 @@ class EncDiff(Generating):
         self.random_state = random_state
 
     def score(self, X, y=None) -> float:
-        """Return the log likelihood of pictures around the mean ones of their codes, but for a constant.
+        """Return the log likelihood of images around the mean ones of their latents, but for a constant.
 
         In nats per row, of noise of unit variance, in units of what they are fitted in.
         """
@@ -125,7 +125,7 @@ class EncDiff(Generating):
         super()._check_inputs(inputs)
 
     def _noise(self, summary: DataSummary, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return noise for each picture, and uniform numbers for each latent."""
+        """Return noise for each image, and uniform numbers for each latent."""
         noise = torch.randn(n_samples, *self.shape_in_, generator=generator, device=generator.device)
         return noise, torch.rand(n_samples, summary.n_components, generator=generator, device=generator.device)
 
@@ -140,7 +140,7 @@ class EncDiff(Generating):
 
 
 class Denoising(nn.Module):
-    """Half of the squared error of guessed pictures, of each row, and a penalty on the mean pictures of codes."""
+    """Half of the squared error of guessed images, of each row, and a penalty on the mean images of latents."""
 
     centre: Tensor
     scale: Tensor
@@ -159,7 +159,7 @@ class Denoising(nn.Module):
         return ((x - self.centre) / self.scale).float()
 
     def forward(self, x: Tensor, noise: Tensor, uniform: Tensor) -> Tensor:
-        """Return what is minimised of pictures (n, …), noise of their shape, and uniform numbers (n, d)."""
+        """Return what is minimised of images (n, …), noise of their shape, and uniform numbers (n, d)."""
         z, clean = self.encoder(x).float(), self.standardised(x)
         level = (uniform[:, 0] * LEVELS).long().clamp_max(LEVELS - 1)
         guess = self.decoder.guessed(self.decoder.noisy(clean, level, noise), level, z)
@@ -168,7 +168,7 @@ class Denoising(nn.Module):
 
     @torch.no_grad()
     def likelihood(self, x: Tensor) -> float:
-        """Return minus half of the squared error of mean pictures, of each row."""
+        """Return minus half of the squared error of mean images, of each row."""
         parts = x.split(samples_at_once(x))
         errors = [(self.standardised(part) - self.decoder.mean(self.encoder(part))).square().sum() for part in parts]
         return -0.5 * float(torch.stack(errors).sum()) / len(x)

@@ -1,4 +1,4 @@
-"""`DisCo`: directions of a generator that is trained first, each told from the others by what it changes."""
+"""`DisCo`: directions of a generator that is trained first, each distinguished from the others by what it changes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from pindown_papers.baselines.spec import ReconstructionSpec
 from pindown_papers.baselines.variational import Variational
 
 LEAST_STEP = 0.5
-"""Of a step along a direction, in standard deviations of the prior, beside the size of a normal number."""
+"""Of a step along a direction, in standard deviations of the prior, next to the size of a normal number."""
 
 
 class DisCo(Autoencoding):
-    r"""Directions of a generator, found by contrast: those that change its pictures each in a way of its own.
+    r"""Directions of a generator, found by contrast: those that change its images each in a way of its own.
 
     First a plain variational autoencoder is trained, then d orthogonal directions :math:`a_j` of its latents, in as
     many steps, with the generator g as it is. A network e sees what a step along a direction does,
@@ -41,7 +41,7 @@ class DisCo(Autoencoding):
 
     and changes along the same direction are to be alike, along different ones not (InfoNCE), each in few entries of v.
     Codes are the coordinates along the directions. No theorem says that one is a latent: a network that undoes the
-    generator tells any directions apart.
+    generator distinguishes any directions.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ class DisCo(Autoencoding):
     temperature : float
         Of the contrast.
     penalty : Penalty or None
-        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, on the way from codes to
+        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, on the way from latents to
         observations, while directions are looked for.
     unrolled : bool
-        Whether codes of pictures start at coordinates of unrolled ones, as those of `Dictionary` do, and not where the
-        networks happen to: from there a hue, which goes around a circle, stays folded. Vectors start straight.
+        Whether latents of images start at Isomap coordinates, as those of `Dictionary` do, and not where the
+        networks happen to: from there a hue, which goes around a circle, stays folded. Vectors start with a linear map.
     encoder, decoder : callable
         Called as ``encoder(n_features, n_components)`` and ``decoder(n_components, n_features)``, with the shape of a
-        row where rows are pictures; return modules. The network that contrasts is made by the first, too.
+        sample where samples are images; return modules. The network that contrasts is made by the first, too.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
     batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
@@ -72,7 +72,7 @@ class DisCo(Autoencoding):
     objective_ : torch.nn.Module
         What was minimised.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from. None if no row was.
+        The score on the validation set, next to that on training samples. None without one.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step: of the generator, then of directions.
     n_iter_ : int
@@ -270,7 +270,7 @@ def contrasted(change: Tensor, which: Tensor, temperature: float) -> Tensor:
 
     Examples
     --------
-    Changes of two directions, each in an entry of its own, have no entropy and are told apart:
+    Changes of two directions, each in an entry of its own, have no entropy and are distinguished:
 
     >>> contrasted(torch.eye(2).repeat(3, 1), torch.tensor([0, 1] * 3), 0.05).item() < 1e-6
     True

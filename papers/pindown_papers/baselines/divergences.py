@@ -53,10 +53,10 @@ class Weighed(nn.Module):
 
 
 class TotalCorrelation(nn.Module):
-    r"""The divergence, and γ times an estimate of the total correlation of codes: `FactorVAE`.
+    r"""The divergence, and γ times an estimate of the total correlation of latents: `FactorVAE`.
 
-    A classifier tells codes from such whose latents come from different rows; the difference of its logits estimates
-    the log of their densities' ratio. It learns from the same codes in the same step, with no gradient to them.
+    A classifier separates latents from those that are shuffled one by one; the difference of its logits estimates
+    the log of their densities' ratio. It learns from the same latents in the same step, with no gradient to them.
     """
 
     def __init__(self, d: int, gamma: float) -> None:

@@ -24,20 +24,20 @@ from pindown_papers.baselines.spec import LikelihoodSpec
 
 
 class Flow(Generating):
-    r"""Normalising flow: an invertible network that turns observations into standard normal codes, by zuko.
+    r"""Normalising flow: an invertible network that turns observations into standard normal latents, by zuko.
 
-    It maximises the likelihood of as many directions of the rows as there are codes, the leading ones:
+    It maximises the likelihood of as many directions of the rows as there are latents, the leading ones:
 
     .. math:: \log p(x) = \log N\bigl(f(x); 0, I\bigr) + \log \lvert \det D_x f(x) \rvert
 
-    So it belongs where there are about as many latents as observed variables; of pictures, which are laid out flat, and
-    of wide rows all else is lost, as of principal components. No theorem says that a code is a latent: whatever keeps
+    So it belongs where there are about as many latents as observed variables; of images, which are laid out flat, and
+    of wide rows all else is lost, as of principal components. No theorem covers its latents: whatever keeps
     the normal law, such as any rotation, has the same likelihood.
 
     Parameters
     ----------
     n_components : int
-        Number of codes, at most that of the observed variables.
+        Number of latents, at most that of the observed variables.
     penalty : Penalty or None
         Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, on the decoder.
     encoder : callable
@@ -55,7 +55,7 @@ class Flow(Generating):
     objective_ : torch.nn.Module
         What was minimised.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from. None if no row was.
+        The score on the validation set, next to that on training samples. None without one.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
@@ -142,7 +142,7 @@ class Flow(Generating):
 
 
 class Inverse(nn.Module):
-    """From codes to standardised observations: what a bijection undoes, and where its directions lie among these."""
+    """From latents to standardised observations: what a bijection undoes, and where its directions lie among these."""
 
     back: Tensor
     offset: Tensor
@@ -178,7 +178,7 @@ class Likelihood(nn.Module):
         self.decoder = Inverse(encoder.body, back[:-1].contiguous(), back[-1].contiguous(), tuple(x.shape[1:]))
 
     def log_likelihood(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return codes (n, d), and the log likelihood of each row, (n,)."""
+        """Return latents (n, d), and the log likelihood of each row, (n,)."""
         bijection = self.decoder.bijection
         z, volume = bijection.with_volume(self.encoder.preprocess(x))
         return z, volume - 0.5 * (z.square().sum(1) + bijection.n * math.log(2 * math.pi))

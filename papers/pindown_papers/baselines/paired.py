@@ -30,10 +30,10 @@ class SlowVAE(Paired):
     rate : float
         Of the Laplace law: the inverse of its scale.
     penalty : Penalty or None
-        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, beside the bound.
+        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, next to the bound.
     encoder, decoder : callable
         Called as ``encoder(n_features, n_components)`` and ``decoder(n_components, n_features)``, with the shape of a
-        row where rows are pictures; return modules. The defaults suit vectors and pictures.
+        sample where samples are images; return modules. The defaults suit vectors and images.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
     batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
@@ -46,7 +46,7 @@ class SlowVAE(Paired):
     objective_ : torch.nn.Module
         What was minimised.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from. None if no row was.
+        The score on the validation set, next to that on training samples. None without one.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
@@ -118,10 +118,10 @@ class AdaGVAE(Paired):
     beta : float
         Weight of the divergence.
     penalty : Penalty or None
-        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, beside the bound.
+        Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, next to the bound.
     encoder, decoder : callable
         Called as ``encoder(n_features, n_components)`` and ``decoder(n_components, n_features)``, with the shape of a
-        row where rows are pictures; return modules. The defaults suit vectors and pictures.
+        sample where samples are images; return modules. The defaults suit vectors and images.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
     batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
@@ -134,7 +134,7 @@ class AdaGVAE(Paired):
     objective_ : torch.nn.Module
         What was minimised.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from. None if no row was.
+        The score on the validation set, next to that on training samples. None without one.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int

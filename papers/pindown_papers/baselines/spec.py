@@ -14,7 +14,7 @@ from pindown.data.data import Data
 
 
 def refuse_one_picture(owner: str, X: Any) -> None:
-    """Raise if all pictures are the same, as those of one colour are."""
+    """Raise if all images are the same, as those of one colour are."""
     if isinstance(X, np.ndarray) and X.ndim > 2 and (X[0] == X).all():
         raise ValueError(
             f"{owner}: X has {len(X)} pictures that are all the same, such as pictures of one colour, so that there is "

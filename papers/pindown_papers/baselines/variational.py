@@ -19,7 +19,7 @@ class Variational(EncoderDecoder):
 
     .. math:: \mathbb E_q \frac{\lVert x - g(z) \rVert^2}{2\sigma^2} + m \log \sigma + \text{divergence}
 
-    Observations are in standardised units, pictures as a whole. The noise σ is learned.
+    Observations are in standardised units, images as a whole. The noise σ is learned.
     """
 
     def __init__(

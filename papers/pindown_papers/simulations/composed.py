@@ -88,7 +88,7 @@ class Composed(Process):
 
     @cached_property
     def _blur(self) -> Tensor:
-        """A normal bell whose spread is a thirtieth of a picture; (taps,)."""
+        """A normal bell whose spread is a thirtieth of an image; (taps,)."""
         spread = self.size / 30
         at = torch.arange(-math.ceil(2 * spread), math.ceil(2 * spread) + 1, dtype=torch.float32)
         bell = torch.exp(-((at / spread) ** 2) / 2)
@@ -123,7 +123,7 @@ class Composed(Process):
 
 
 def _placement(z: Tensor, chance: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return size, angle and place of the object in each picture; (n,) each."""
+    """Return size, angle and place of the object in each image; (n,) each."""
     size, right, rotation = (z[:, FACTORS.index(name)] for name in ("size", "right", "rotation"))
     scale = 0.55 + 0.4 * size + 0.1 * (chance[:, 0] - 0.5)
     turn = math.pi / 2 * rotation + 0.3 * (chance[:, 1] - 0.5)
