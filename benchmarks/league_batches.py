@@ -1,7 +1,7 @@
 """The league of batch correction: `Forget` and its peers on real studies and simulations, each in its environment.
 
-``make league-batches`` runs what is missing in the record and writes the page; ``--again pindown`` runs rows of a method
-again. Environments are made in ``.venv-league-*``. Studies are read from a folder (``--data``); files that it lacks are
+``make league-batches`` runs what is missing in the record and writes the page; ``--again pindown`` runs rows of a
+method again. Environments are made in ``.venv-league-*``. Studies are read from a folder (``--data``); files that it lacks are
 downloaded, and never committed. What is computed is kept in a folder next to the record, so that a run can be resumed.
 Studies are in `league/studies.py`, methods in `league/peers.py`, scores in `league/scores.py`.
 """
@@ -64,9 +64,7 @@ def call(environment: str, script: str, *words: object, limit: float = 1_800) ->
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
     settings |= {"JAX_COMPILATION_CACHE_DIR": str(PARTS / "jax"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     command = [python_of(environment), HERE / "league" / script, *map(str, words)]
-    done = subprocess.run(
-        command, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit
-    )
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=limit)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().rpartition("\n")[2][:200])
     return done.stdout
@@ -130,7 +128,7 @@ def read() -> list[Row]:
 
 def write(rows: Sequence[Row]) -> None:
     """Replace the record, with the versions of what was compared."""
-    code = "import importlib.metadata as m; print(*sorted(f'{d.name} {d.version}' for d in m.distributions()), sep='\\n')"
+    code = "import importlib.metadata as m; print(*(f'{d.name} {d.version}' for d in m.distributions()), sep='\\n')"
     versions = {}
     for environment in ("pindown", *ENVIRONMENTS):
         done = subprocess.run([python_of(environment), "-c", code], capture_output=True, text=True, check=True)
@@ -154,13 +152,13 @@ def page() -> None:
     for which, methods in groups.items():
         lines += [_verdict(rows, which, methods), ""]
     lines += [
-        "*batch*, *bio*, *total*: scib-metrics with clusters by k-means, total = .4 batch + .6 bio. *b-in-type*: how well",
-        "the batch is recognised within types (0: chance). *type*: how well types are recognised. *carried*: how well one",
-        "batch shows the types of the others. Each number is a mean over seeds, ± their standard deviation. A seed takes",
-        "nine tenths of a real study, or draws a simulation. *s* and *MB*: seconds on one core without imports, and the",
-        "most memory of the process. Methods in *italics* use the types. Types that `pindown` uses are never those of the",
-        "samples that are scored (four folds); the peers see the types that they are scored on. LEACE is its closed form,",
-        "by us; ComBat is that of inmoose. All methods have their default settings.",
+        "*batch*, *bio*, *total*: scib-metrics with clusters by k-means, total = .4 batch + .6 bio. *b-in-type*: how",
+        "well the batch is recognised within types (0: chance). *type*: how well types are recognised. *carried*: how",
+        "well one batch shows the types of the others. Each number is a mean over seeds, ± their standard deviation. A",
+        "seed takes nine tenths of a real study, or draws a simulation. *s* and *MB*: seconds on one core without",
+        "imports, and the most memory of the process. Methods in *italics* use the types. The types that `pindown` uses",
+        "are never those of the samples that are scored (four folds); the peers see the types that they are scored on.",
+        "LEACE is its closed form, by us; ComBat is that of inmoose. All methods have their default settings.",
         "",
         "Made by `make league-batches`; the record is `benchmarks/results/league_batches.json`.",
     ]

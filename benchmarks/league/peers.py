@@ -1,7 +1,7 @@
 """One method of batch correction on one study, in an environment of its own: ``python peers.py METHOD IN.npz OUT.npz``.
 
-IN has features ``x``, ``batch``, ``kind`` (−1: unknown), ``seed``, and ``counts`` where there are raw counts. OUT has the
-latents ``z``, the ``seconds`` of the method without imports, and the most memory of the process, ``megabytes``.
+IN has features ``x``, ``batch``, ``kind`` (−1: unknown), ``seed``, and ``counts`` where there are raw counts. OUT has
+the latents ``z``, the ``seconds`` of the method without imports, and the most memory of the process, ``megabytes``.
 """
 
 from __future__ import annotations
@@ -91,9 +91,8 @@ def harmony(data: Any) -> np.ndarray:
 def scanorama(data: Any) -> np.ndarray:
     import scanorama as peer
 
-    np.random.seed(int(data["seed"]))
     x, batch = components(data["x"]), data["batch"]
-    parts = peer.assemble([x[batch == e] for e in range(batch.max() + 1)])
+    parts = peer.assemble([x[batch == e] for e in range(batch.max() + 1)], verbose=False)
     z = np.empty_like(x)
     for e, part in enumerate(parts):
         z[batch == e] = part

@@ -1,7 +1,7 @@
 """Studies of the league: ``python studies.py NAME SEED DATA_FOLDER OUT.npz`` writes one of them.
 
 Of a real study, a seed takes nine tenths of the samples; of a simulation it draws another one. OUT has the features
-``x``, ``batch``, ``kind`` (−1: unknown), principal components ``pcs``, ``seed``, and ``counts`` where there are raw counts.
+``x``, ``batch``, ``kind`` (−1: unknown), principal components ``pcs``, ``seed``, and ``counts`` of simulated cells.
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ def sessions(folder: Path) -> Study:
     import pandas as pd
 
     package = importlib.util.find_spec("geomstats")
-    assert package is not None and package.origin is not None
+    assert package is not None
+    assert package.origin is not None
     samples = pd.read_csv(Path(package.origin).parent / "datasets" / "data" / "emg" / "emg.csv")
     begins = (samples[["label", "exp"]] != samples[["label", "exp"]].shift()).any(axis=1)
     recording = begins.cumsum().rename("recording")

@@ -2,7 +2,7 @@
 
 `TABLE_1`: twelve simulations of pairs, on the sphere, in the box and in R^d; two of them meet the assumptions of the
 theorems, ten break them in the marginal, the conditional or the model. An encoder trained with InfoNCE is scored
-by the R² of a linear map from the learned to the true latents, between that of the raw observations (linear) and that of
+by the R² of a linear map from learned to true latents, between that of the raw observations (linear) and that of
 an encoder trained on the latents themselves (supervised).
 
 Torch is imported where a simulation is built, not where the table is read: the command line lists experiments at once.

@@ -47,7 +47,7 @@ class Size(Profile):
 
 
 def fitted_codes(est: Any, simulation: Pairs, profile: Size, seed: int, device: str) -> tuple[Any, Any]:
-    """Fit an estimator to a simulation that is drawn in every step; return learned and true latents of held-out images."""
+    """Fit an estimator to fresh samples of a simulation; return learned and true latents of held-out images."""
     est.set_params(batch_size=profile.batch_size, max_iter=profile.max_iter, device=device, random_state=seed)
     est.fit_process(simulation)
     held_out = simulation.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
