@@ -1,8 +1,8 @@
 """The league of batch correction: `Forget` and its peers on real studies and simulations, each in its environment.
 
-``make league-batches`` runs what is missing in the record and writes the page; ``--again pindown`` runs rows of a
-method again. Environments are made in ``.venv-league-*``. Studies are read from a folder (``--data``); files that it lacks are
-downloaded, and never committed. What is computed is kept in a folder next to the record, so that a run can be resumed.
+``make league-batches`` runs what is missing in the record and writes the page; ``--again pindown`` runs the rows of a
+method again. Environments are made in ``.venv-league-*``. Studies are read from a folder (``--data``); files that it
+lacks are downloaded, and never committed. What is computed stays in a folder next to the record, so that a run resumes.
 Studies are in `league/studies.py`, methods in `league/peers.py`, scores in `league/scores.py`.
 """
 
@@ -129,7 +129,7 @@ def read() -> list[Row]:
 def write(rows: Sequence[Row]) -> None:
     """Replace the record, with the versions of what was compared."""
     code = "import importlib.metadata as m; print(*(f'{d.name} {d.version}' for d in m.distributions()), sep='\\n')"
-    versions = {}
+    versions: dict[str, str] = {}
     for environment in ("pindown", *ENVIRONMENTS):
         done = subprocess.run([python_of(environment), "-c", code], capture_output=True, text=True, check=True)
         of_interest = ("pindown ", "harmonypy ", "scanorama ", "inmoose ", "scvi-tools ", "scib-metrics ")
@@ -156,7 +156,7 @@ def page() -> None:
         "well the batch is recognised within types (0: chance). *type*: how well types are recognised. *carried*: how",
         "well one batch shows the types of the others. Each number is a mean over seeds, ± their standard deviation. A",
         "seed takes nine tenths of a real study, or draws a simulation. *s* and *MB*: seconds on one core without",
-        "imports, and the most memory of the process. Methods in *italics* use the types. The types that `pindown` uses",
+        "imports, and the most memory of the process. Methods in *italics* use the types. Types that `pindown` uses",
         "are never those of the samples that are scored (four folds); the peers see the types that they are scored on.",
         "LEACE is its closed form, by us; ComBat is that of inmoose. All methods have their default settings.",
         "",
@@ -167,9 +167,9 @@ def page() -> None:
         if own:
             lines += ["", f"## {study[0].upper()}{study[1:]}", "", _about(study, own), ""]
             lines += [f"| method | {' | '.join(SCORES)} | latents | s | MB |", "|---" * (len(SCORES) + 4) + "|"]
-            lines += [_line(name, [row for row in own if row["method"] == name]) for name in METHODS]
-    text = "\n".join(line for line in lines if line is not None)
-    PAGE.write_text(f"{text}\n", encoding="utf-8")
+            made = {name: [row for row in own if row["method"] == name] for name in METHODS}
+            lines += [_line(name, of_method) for name, of_method in made.items() if of_method]
+    PAGE.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def _verdict(rows: Sequence[Row], which: str, methods: Sequence[str]) -> str:
@@ -194,9 +194,7 @@ def _about(study: str, rows: Sequence[Row]) -> str:
     return f"{kind}, {rows[0]['samples']:,} samples, {len({row['seed'] for row in rows})} seeds."
 
 
-def _line(name: str, rows: Sequence[Row]) -> str | None:
-    if not rows:
-        return None
+def _line(name: str, rows: Sequence[Row]) -> str:
     shown = f"*{name}*" if name.endswith("types") else f"**{name}**" if name == "pindown" else name
     cells = [_spread([row[score] for row in rows if row[score] is not None]) for score in SCORES]
     seconds, memory = (float(np.mean([row[part] for row in rows])) for part in ("seconds", "megabytes"))
