@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         training,
     )
     from pindown.auditing.audit import audit
+    from pindown.auditing.embedding import Embedder
     from pindown.auditing.probing import probe
     from pindown.data import Data
     from pindown.errors import IdentifiabilityWarning, InputError
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "auditing.audit": "audit",
+    "auditing.embedding": "Embedder",
     "auditing.probing": "probe",
     "data": "Data",
     "errors": "IdentifiabilityWarning InputError",
@@ -76,6 +78,7 @@ __all__ = [
     "Contrast",
     "Data",
     "Dictionary",
+    "Embedder",
     "Forget",
     "IdentifiabilityWarning",
     "InputError",

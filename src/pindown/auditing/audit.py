@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,26 +22,59 @@ from pindown.auditing.checks.conditions import INJECTIVE_ENCODER, STRUCTURE_KEPT
 from pindown.auditing.checks.noise import band, moved_by_noise
 from pindown.auditing.checks.verdict import Verdict, with_better
 from pindown.auditing.claims import strongest_claim
+from pindown.auditing.embedding import Columns, Embedder, EmbeddingAudit, Named, audit_embedder
 from pindown.auditing.refits import Estimator, Samples, encoder_of, latent_matrix, refit
 from pindown.auditing.result import Audit
 from pindown.auditing.spec import Verdicts, spec_of
 from pindown.data.data import Data
+from pindown.errors import InputError
 
 CHECKED_SAMPLES = 20_000  # samples that are checked before training: more would take minutes, and change little
 
 
-def audit(
+@overload  # an estimator of ours is an object, too
+def audit(  # type: ignore[overload-overlap]
     est: Estimator,
     X: ArrayLike | Data | Mapping[Hashable, object] | None = None,
     y: ArrayLike | Mapping[Hashable, object] | None = None,
     *,
     given: ArrayLike | None = None,
     groups: ArrayLike | Mapping[Hashable, object] | None = None,
-    n_fits: int = 3,
+    n_fits: int | None = None,
     verbose: bool = True,
     random_state: int | np.random.RandomState | None = None,
-) -> Audit:
-    """Say what may be claimed about a fitted estimator, without ground truth.
+) -> Audit: ...
+
+
+@overload
+def audit(
+    est: object,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    nuisance: Columns | None = None,
+    labels: Columns | None = None,
+    n_fits: int | None = None,
+    verbose: bool = True,
+    random_state: int | np.random.RandomState | None = None,
+) -> EmbeddingAudit: ...
+
+
+def audit(
+    est: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    given: ArrayLike | None = None,
+    groups: Any = None,
+    nuisance: Columns | None = None,
+    labels: Columns | None = None,
+    n_fits: int | None = None,
+    verbose: bool = True,
+    random_state: int | np.random.RandomState | None = None,
+) -> Audit | EmbeddingAudit:
+    """Say what may be claimed about a fitted estimator, or about anyone's method, without ground truth.
 
     The estimator may have seen all samples. So the audit holds out a quarter, fits clones to the rest, and measures all
     on the quarter: whether clones beat chance, whether they agree with each other and with ``est`` up to what its
@@ -52,10 +86,16 @@ def audit(
     each body to its `Data`: X before, ``pairs`` after, groups, truth and floor; and y has the pairs of bodies that made
     the same motion. Without truth and floor X, y and groups may map each body to arrays, as in its ``fit``.
 
+    Any other method can be audited, too: an object with ``fit`` and ``transform``, a function ``(X_train, side_train,
+    seed) -> transform``, or an `Embedder`, which also says in what fits may differ, and which theorem applies. It is
+    fitted ``n_fits`` times to three quarters of the samples, to both halves of these, and to both halves with shuffled
+    side information. The result is an `EmbeddingAudit`. It claims identification only if a theorem was named and its
+    checks hold, otherwise consistency.
+
     Parameters
     ----------
     est : estimator
-        Fitted.
+        Fitted; or any other method.
     X, y
         Observations and side variable, as in ``est.fit``; best those it was fitted to. Or a `pindown.data.data.Data`
         with all side variables. Its ``truth``, the known latents, is compared with the latents found; its ``floor``,
@@ -64,9 +104,11 @@ def audit(
         For `Forget`: the label within whose levels the nuisance was to be removed.
     groups : array (n,), optional
         Subject, session, episode …: samples of one group are never on both sides of a split.
-    n_fits : int
-        Refits with other seeds, at least 2. All but the first also have another initialisation, so that what they agree
-        in was learned.
+    nuisance, labels : mapping of str to array (n,), optional
+        For other methods: what should not be decodable from the embedding, and what should.
+    n_fits : int or None
+        Refits with other seeds, at least 2; by default 3, of other methods 2. All but the first also have another
+        initialisation, so that what they agree in was learned.
     verbose : bool
         Show the stages, if there is a terminal.
     random_state : int, RandomState or None
@@ -81,16 +123,29 @@ def audit(
     >>> found = audit(classify, sample.x, sample.u, n_fits=2, random_state=0)
     >>> found.claims, found.scores[0].name, found.agreement[0].worst > 0.9
     (True, 'class accuracy', True)
+
+    >>> from sklearn.decomposition import PCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(600, 2)) @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(600, 8))
+    >>> audit(PCA(2), X, random_state=0).claim[:48]
+    'Consistent up to an invertible affine map, which'
     """
+    rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
+    if X is not None and not isinstance(est, type) and not hasattr(est, "spec"):
+        check_scalar(n_fits := 2 if n_fits is None else n_fits, "n_fits", numbers.Integral, min_val=2)
+        method, named = Embedder.of(est), Named.read(len(X), nuisance, labels)
+        with stages(f"Audit of {method.title}", n_fits + 5, show=verbose) as begin:
+            return audit_embedder(method, X, y, named, groups, n_fits, rng, begin)
     spec = spec_of(est, "audit")
+    if nuisance is not None or labels is not None:
+        raise InputError("nuisance", "audit: an estimator of pindown takes side variables as y, or in a Data.")
     check_is_fitted(est)
     if X is None:
         raise TypeError(
             f"audit: X is missing: what {type(est).__name__} has learned is measured on held-out samples. Give the "
             "observations it was fitted to, and their side variables: audit(est, X, y)."
         )
-    check_scalar(n_fits, "n_fits", numbers.Integral, min_val=2)
-    rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
+    check_scalar(n_fits := 3 if n_fits is None else n_fits, "n_fits", numbers.Integral, min_val=2)
     samples = spec.refitting.read(est, X, y, {"given": given, "groups": groups})
     grouped = (X.groups if isinstance(X, Data) else groups) is not None
     n_stages = n_fits + 4 + (samples.role != "nuisance")  # fits, halves, measurements; and a control

@@ -98,6 +98,11 @@ class Embedder:
             what = "an object with fit and transform, or a function (X, side, seed) -> transform"
             raise TypeError(f"audit: the method must be {what}, got {type(self.method).__name__}.")
 
+    @classmethod
+    def of(cls, method: object) -> Embedder:
+        """Return a method as one of these."""
+        return method if isinstance(method, Embedder) else cls(method)
+
     @property
     def title(self) -> str:
         """The name that the audit prints."""
@@ -268,7 +273,7 @@ class EmbeddingAudit:
 
 
 def audit_embedder(
-    method: object,
+    embedder: Embedder,
     X: ArrayLike,
     y: ArrayLike | None,
     named: Named,
@@ -278,7 +283,6 @@ def audit_embedder(
     begin: Callable[[str], None],
 ) -> EmbeddingAudit:
     """Return the audit of a method that is not ours: see `pindown.audit`."""
-    embedder = method if isinstance(method, Embedder) else Embedder(method)
     require_in_memory("audit", X)
     data = Data(np.asarray(X), signal=y, groups=groups)
     units = np.arange(len(data)) if data.groups is None else as_numbers(data.groups)
