@@ -175,17 +175,21 @@ class EmbeddingAudit:
             for each in self.agreement
             if not each.enough
         ]
-        reasons += [
-            f"fits to shuffled data agree as well ({printed(each.shuffled)}), so agreement shows nothing"
-            for each in self.agreement
-            if each.enough and each.shuffled is not None and each.shuffled > each.worst - MARGIN
-        ]
+        if not reasons and not self._beats_shuffled_data:
+            reasons.append("fits to shuffled data agree as well, and keep as much, so agreement shows nothing")
         if (found := self.learned) is not None:
             if found.p_value is not None and found.p_value > LEVEL:
                 reasons.append(f"nothing of the side variable shows on held-out samples ({found})")
             elif found.shuffled is not None and found.value < found.shuffled + MARGIN:
                 reasons.append(f"a fit to a shuffled side variable scores as high ({found})")
         return tuple(reasons)
+
+    @property
+    def _beats_shuffled_data(self) -> bool:
+        """Whether agreement, the side variable, or the structure kept exceeds that of fits to shuffled data."""
+        pairs = [(each.worst, each.shuffled) for each in self.agreement]
+        pairs += [(each.value, each.shuffled) for each in (self.learned, *self.structure) if each is not None]
+        return any(value > shuffled + MARGIN for value, shuffled in pairs if shuffled is not None)
 
     @property
     def identified(self) -> bool:
@@ -253,7 +257,8 @@ class EmbeddingAudit:
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as dictionaries, lists, text and numbers; None for NaN."""
         said = {"claim": self.claim, "identified": self.identified, "reasons": self.reasons, "open": self.not_shown}
-        return plain(said | {field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return plain(said | fields | {"free": self.free and self.free.name})
 
     def save(self, path: str | Path) -> Path:
         """Write a page (``.html``) or the numbers (``.json``), whole or not at all; return the path."""

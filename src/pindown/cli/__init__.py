@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import pindown
+from pindown.cli.audit import audit_run
 from pindown.cli.fit import check_data, fit_data, plan_fit
 from pindown.cli.messages import console, fail, interruptible, user_errors
 from pindown.cli.probe import probe_features
-from pindown.cli.runs import audit_run, transform_data
+from pindown.cli.runs import transform_data
 from pindown.cli.theory import show_theory
 
 if TYPE_CHECKING:
