@@ -64,7 +64,7 @@ def test_what_agrees_in_shuffled_data_as_well_is_no_evidence():
 
 
 def memorised(n=200, d=1_000):
-    """Return recordings without any relation to a behaviour that a method can learn by heart."""
+    """Return recordings without any relation to a behaviour that a method can memorise."""
     rng = np.random.default_rng(1)
     return rng.normal(size=(n, d)), np.cos(np.linspace(0, 20 * np.pi, n))
 

@@ -421,13 +421,13 @@ class _Compared:
     ) -> None:
         self.others, self.units, self.seed = others, units, int(rng.integers(2**31))
         self.x: Matrix | None = None
-        self.beside: dict[str, Matrix] = {} if null is None else {"shuffled": null}
+        self.controls: dict[str, Matrix] = {} if null is None else {"shuffled": null}
         if X is not None:
             self.x = x = standardise(read_matrix("X", X.reshape(len(X), -1)))
             hidden = np.maximum(x @ rng.normal(size=(x.shape[1], N_HIDDEN)) / math.sqrt(x.shape[1]), 0)
-            self.beside["random"] = hidden @ rng.normal(size=(N_HIDDEN, others[0].shape[1]))
+            self.controls["random"] = hidden @ rng.normal(size=(N_HIDDEN, others[0].shape[1]))
             few = min(RAW_DIRECTIONS, *x.shape)
-            self.beside["raw"] = x if x.shape[1] <= few else PCA(few, random_state=0).fit_transform(x)
+            self.controls["raw"] = x if x.shape[1] <= few else PCA(few, random_state=0).fit_transform(x)
 
     def decoded(self, name: str, values: NDArray[Any], better: int = 1) -> Scored:
         """Return how well probes decode a column from the worst refit; ``better`` is −1 where less is better."""
@@ -436,15 +436,15 @@ class _Compared:
             return leakage(z, values, groups=self.units, probes=PROBES, effort=EFFORT, random_state=self.seed)
 
         worst = min(map(found, self.others), key=lambda each: better * each.worst)
-        beside = {name: found(z).worst for name, z in self.beside.items()}
-        return Scored(f"{name} ({worst.measure})", worst.worst, worst.chance, worst.p_value, **beside)
+        controls = {name: found(z).worst for name, z in self.controls.items()}
+        return Scored(f"{name} ({worst.measure})", worst.worst, worst.chance, worst.p_value, **controls)
 
     def structure(self, named: Named) -> tuple[Scored, ...]:
         """Return how many neighbours, and how much variance, are kept; within levels of the first nuisance."""
         if (x := self.x) is None:
             return ()
         levels = next((v for v in named.nuisance.values() if not is_quantity(v)), np.zeros(len(x)))
-        sets = {"": self.others, **{name: [z] for name, z in self.beside.items() if name != "raw"}}
+        sets = {"": self.others, **{name: [z] for name, z in self.controls.items() if name != "raw"}}
         kept = {name: [structure_kept(x, z, levels, random_state=0) for z in some] for name, some in sets.items()}
         neighbours = {name: min(each.neighbours for each in some) for name, some in kept.items()}
         variance = {name: min(each.variance for each in some) for name, some in kept.items()}

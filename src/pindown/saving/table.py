@@ -188,9 +188,9 @@ def fetch(tags: Sequence[str], things: Iterable[Named | nn.Module]) -> list[Name
         if ":" not in tag:
             return LAYERS.get(tag[3:]) if tag.startswith("nn.") else look_up(tag) if tag in TABLE else None
         thing = handed.get(tag, handed.get(tag.partition(":")[2]))
-        beside = _loaded(tag) if thing is None and _package(tag) in packages else None
-        passive = is_value(beside) or (isinstance(beside, type) and issubclass(beside, nn.Module))
-        return beside if passive else thing
+        near = _loaded(tag) if thing is None and _package(tag) in packages else None
+        passive = is_value(near) or (isinstance(near, type) and issubclass(near, nn.Module))
+        return near if passive else thing
 
     found = {tag: look(tag) for tag in tags}
     if missing := [tag for tag, thing in found.items() if thing is None]:
