@@ -98,7 +98,7 @@ def test_text_that_looks_like_markup_stays_text():
 
 
 def test_every_verdict_has_a_row_and_failures_come_first(page):
-    table = page.split("Assumptions</summary>")[1].split("</table>")[0]
+    table = page.split("its assumptions</summary>")[1].split("</table>")[0]
     assert re.findall(r'<tr class="(\w+)">', table) == ["fails", "undecided", "holds", "beside"]
     assert "–</td>" in table.split("<tr")[3]  # what could not be measured is not a number
 
@@ -218,11 +218,11 @@ def test_a_notebook_shows_the_answers_and_the_claim_and_runs_nothing():
 
 def test_images_are_shown_along_each_latent_where_rows_are_images():
     audit = an_audit()
-    assert "The latents, in images" not in render(audit)
+    assert "In images</summary>" not in render(audit)
     sheets = (np.zeros((18, 28, 3), dtype=np.uint8),) * 3
     page = render(dataclasses.replace(audit, pictures=dataclasses.replace(audit.pictures, sheets=sheets)))
     assert page.count("data:image/png;base64,iVBORw0KGgo") == 3
-    assert "The latents, in images" in page
+    assert "In images</summary>" in page
     Reader(page)
 
 

@@ -22,12 +22,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from pindown.auditing import page as page_module
 from pindown.auditing.page import (
-    Cloud,
     Drawing,
     check_writable,
-    clouds,
     colouring,
     curves,
     latent_cloud,
@@ -36,7 +33,7 @@ from pindown.auditing.page import (
     sliders,
     write_whole,
 )
-from pindown.demo import Condition, Demo, Fact, Row, Section
+from pindown.demo import Cloud, Condition, Demo, Fact, Row, Section, clouds, colours
 
 ATTACK = "</script><script>alert('x & y')</script>"
 
@@ -180,7 +177,7 @@ def test_every_figure_is_described_and_reached_by_keyboard(html):
 
 def test_near_directions_have_near_colours_and_far_ones_far_colours():
     def rgb(direction):
-        (text,) = page_module.colours(np.array([direction], dtype=float))
+        (text,) = colours(np.array([direction], dtype=float))
         return np.array([int(text[i : i + 2], 16) for i in (1, 3, 5)])
 
     near = np.abs(rgb((1, 0, 0)) - rgb((np.cos(0.05), np.sin(0.05), 0))).max()
@@ -194,7 +191,7 @@ def test_a_cloud_has_its_arrows_and_may_have_none():
     both = [Cloud("", "", points, net, arrows), Cloud("", "", points, net)]
     data = clouds("", "", both, hues=points, surface_hues=net, arrow_hues=np.array([[0.0, 0, 1]])).data
     assert [cloud["arrows"] for cloud in data["clouds"]] == [[[[0, 0, 0], [0.25, -0.5, 1]]], []]
-    assert data["arrowColours"] == page_module.colours(np.array([[0.0, 0, 1]]))
+    assert data["arrowColours"] == colours(np.array([[0.0, 0, 1]]))
 
 
 def test_amounts_are_coloured_by_rank_and_kinds_by_name():

@@ -22,8 +22,8 @@ from pindown_papers.simulations import in_hyperplane
 from scipy.linalg import null_space
 
 from pindown import Classify
-from pindown.auditing.page import colours, shown
-from pindown.demo import sphere_net
+from pindown.auditing.page import shown
+from pindown.demo import colours, sphere_net
 from pindown.errors import IdentifiabilityWarning
 from pindown.metrics import linear_r2, procrustes
 from pindown.simulate import Clusters

@@ -20,18 +20,20 @@ from sklearn.manifold import Isomap
 from torch import nn
 
 from pindown import theory
-from pindown.auditing.page import Cloud, Drawing, clouds, matrix, picture, rounded, shown
+from pindown.auditing.page import Drawing, matrix, picture, rounded, shown
 from pindown.demo import (
     CONCENTRATION,
     N_DRAWN,
     THREE_CLOUDS,
     Array,
     Budget,
+    Cloud,
     Fact,
     Recovery,
     Row,
     Section,
     aligned_clouds,
+    clouds,
     contrast_loss,
     encoded,
     filling,

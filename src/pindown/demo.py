@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from colorsys import hls_to_rgb
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,14 +19,13 @@ from sklearn.linear_model import LinearRegression
 
 from pindown import metrics, networks
 from pindown.auditing.page import (
-    Cloud,
     Drawing,
     check_writable,
-    clouds,
     colouring,
     curves,
     fill,
     latent_cloud,
+    rounded,
     shown,
     write_whole,
 )
@@ -45,6 +46,62 @@ CONCENTRATION = 10.0
 """κ of positives and clusters: about 25° from the mean."""
 
 THREE_CLOUDS = "Three clouds of the same points, with a net: the true sphere, the observations, and what was recovered."
+
+
+# ---- clouds of points -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Points in space, a surface (a net of meridians and parallels), and arrows."""
+
+    title: str
+    note: str
+    points: Array  # (n, 3)
+    surface: Array  # (n_parallels, n_meridians, 3)
+    arrows: Array = field(default_factory=lambda: np.empty((0, 2, 3)))  # (n_arrows, tail and tip, 3)
+
+
+def clouds(
+    caption: str,
+    description: str,
+    parts: Sequence[Cloud],
+    *,
+    hues: Array,
+    surface_hues: Array,
+    arrow_hues: Array | None = None,
+) -> Drawing:
+    """Return clouds of the same points side by side, which rotate together.
+
+    Hues are unit vectors, one for each point, vertex or arrow: near directions have near colours.
+    """
+    data = {
+        "clouds": [{name: rounded(getattr(part, name)) for name in ("points", "surface", "arrows")} for part in parts],
+        "colours": colours(hues),
+        "surfaceColours": colours(surface_hues),
+        "arrowColours": [] if arrow_hues is None else colours(arrow_hues),
+    }
+    panels = tuple((part.title, part.note) for part in parts)
+    return Drawing("clouds", caption, description, data, panels, wide=len(parts) > 1)
+
+
+def colours(directions: Array) -> list[Any]:
+    """Return the colours of unit vectors (…, 3) as hexadecimal strings, nested as they are.
+
+    The angle is the hue and the height the lightness, so that near directions have near colours.
+
+    Examples
+    --------
+    >>> colours(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]))
+    ['#a6a6a6', '#595959']
+    """
+    array = np.asarray(directions, dtype=np.float64)
+    flat = np.empty(array[..., 0].size, dtype=object)
+    for k, (x, y, z) in enumerate(array.reshape(-1, 3)):
+        hue, saturation = math.atan2(y, x) / (2 * math.pi) % 1, min(1.0, 0.7 * math.hypot(x, y))
+        rgb = hls_to_rgb(hue, 0.5 + 0.15 * max(-1.0, min(1.0, z)), saturation)
+        flat[k] = "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
+    return flat.reshape(array.shape[:-1]).tolist()
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------

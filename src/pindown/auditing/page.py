@@ -9,8 +9,7 @@ import base64
 import gzip
 import math
 from collections.abc import Callable, Mapping, Sequence
-from colorsys import hls_to_rgb
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -51,40 +50,6 @@ class Drawing:
     data: Mapping[str, Any]  # as JSON has it
     panels: tuple[tuple[str, str], ...] = (("", ""),)  # title and note of each plot
     wide: bool = False  # whether it takes the whole width of the page
-
-
-@dataclass(frozen=True, eq=False)
-class Cloud:
-    """Points in space, a surface (a net of meridians and parallels), and arrows."""
-
-    title: str
-    note: str
-    points: Array  # (n, 3)
-    surface: Array  # (n_parallels, n_meridians, 3)
-    arrows: Array = field(default_factory=lambda: np.empty((0, 2, 3)))  # (n_arrows, tail and tip, 3)
-
-
-def clouds(
-    caption: str,
-    description: str,
-    parts: Sequence[Cloud],
-    *,
-    hues: Array,
-    surface_hues: Array,
-    arrow_hues: Array | None = None,
-) -> Drawing:
-    """Return clouds of the same points side by side, which rotate together.
-
-    Hues are unit vectors, one for each point, vertex or arrow: near directions have near colours.
-    """
-    data = {
-        "clouds": [{name: rounded(getattr(part, name)) for name in ("points", "surface", "arrows")} for part in parts],
-        "colours": colours(hues),
-        "surfaceColours": colours(surface_hues),
-        "arrowColours": [] if arrow_hues is None else colours(arrow_hues),
-    }
-    panels = tuple((part.title, part.note) for part in parts)
-    return Drawing("clouds", caption, description, data, panels, wide=len(parts) > 1)
 
 
 def curves(caption: str, description: str, losses: Mapping[str, Array], guessing: float | None) -> Drawing:
@@ -207,25 +172,6 @@ def colouring(name: str, values: NDArray[Any]) -> dict[str, Any]:
     amounts = found.dtype.kind in "fiu" and (n > MOST_KINDS or bool((found % 1).any()))
     key = [f"{found[k]:.3g}".replace("-", "−") for k in (0, n // 2, -1)] if amounts else found[:MOST_KINDS].tolist()
     return {"name": name, "amounts": amounts, "which": which.reshape(-1).tolist(), "key": [*map(str, key)], "n": n}
-
-
-def colours(directions: Array) -> list[Any]:
-    """Return the colours of unit vectors (…, 3) as hexadecimal strings, nested as they are.
-
-    The angle is the hue and the height the lightness, so that near directions have near colours.
-
-    Examples
-    --------
-    >>> colours(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]))
-    ['#a6a6a6', '#595959']
-    """
-    array = np.asarray(directions, dtype=np.float64)
-    flat = np.empty(array[..., 0].size, dtype=object)
-    for k, (x, y, z) in enumerate(array.reshape(-1, 3)):
-        hue, saturation = math.atan2(y, x) / (2 * math.pi) % 1, min(1.0, 0.7 * math.hypot(x, y))
-        rgb = hls_to_rgb(hue, 0.5 + 0.15 * max(-1.0, min(1.0, z)), saturation)
-        flat[k] = "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
-    return flat.reshape(array.shape[:-1]).tolist()
 
 
 # ---- pages ----------------------------------------------------------------------------------------------------------

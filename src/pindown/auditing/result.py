@@ -80,71 +80,34 @@ class Answer:
 class Audit:
     """What an audit found. Prints as text; `save` writes a page, or the numbers as JSON.
 
-    Attributes
-    ----------
-    estimator : str
-        What was audited.
-    theorem : Theorem or None
-        The one that applies if its assumptions hold.
-    verdicts : tuple of Verdict
-        What data show about each assumption, before training and after.
-    agreement : tuple of Agreement
-        Between independent fits, up to what the theorem leaves open.
-    evidence : Evidence
-        Scores of refits, controls and leakage: see the properties of these names.
-    waived : tuple of Assumption
-        Assumptions that this estimator meets by construction, or does without.
-    blocks : tuple of Block
-        Latents that may be mixed among themselves; empty if the method has no blocks.
-    rest, within : str
-        What the claim is not about; and the label within whose levels it holds.
-    n_latents, n_shared : int
-        Latents; and, if fits disagree, the directions that all of them share.
-    feature_noise : Noise or None
-        Of single features of X; None where it was not measured.
-    band : Band or None
-        The recovery that this noise allows; None if there is none.
-    held_out : HeldOutScore or None
-        The score of your fit on its own validation set, as `pindown fit` prints it; None if it has none.
-    recovery : tuple of AuditScore
-        Compared with the ground truth, if it was given.
-    warned : tuple of str
-        Warnings of the refits.
-    n_samples, n_learned_from, n_held_out, n_fits : int
-        Samples given, samples that refits learn from, samples that everything is measured on, and fits made.
-    names : Names
-        Of the data file and its columns.
-    pictures : Pictures or None
-        What the page draws.
-
     Examples
     --------
     >>> Audit("PCA(2)", None).reasons
     ('no theorem covers these parameters',)
     """
 
-    estimator: str
-    theorem: theory.Theorem | None
-    verdicts: tuple[Verdict, ...] = ()
-    agreement: tuple[Agreement, ...] = ()
-    evidence: Evidence = field(default_factory=lambda: Evidence((), ()))
-    waived: tuple[theory.Assumption, ...] = ()
-    blocks: Sequence[Block] = ()
-    rest: str = ""
-    within: str = ""
+    estimator: str  # what was audited
+    theorem: theory.Theorem | None  # the one that applies if its assumptions hold
+    verdicts: tuple[Verdict, ...] = ()  # what data show about each assumption, before training and after
+    agreement: tuple[Agreement, ...] = ()  # of independent fits, up to what the theorem leaves open
+    evidence: Evidence = field(default_factory=lambda: Evidence((), ()))  # scores of refits, controls, leakage
+    waived: tuple[theory.Assumption, ...] = ()  # met by construction, or done without
+    blocks: Sequence[Block] = ()  # latents that may be mixed among themselves; empty if the method has no blocks
+    rest: str = ""  # what the claim is not about
+    within: str = ""  # the label within whose levels it holds
     n_latents: int = 0
-    n_shared: int = 0
-    feature_noise: Noise | None = None
-    band: Band | None = None
-    held_out: HeldOutScore | None = None
-    recovery: tuple[AuditScore, ...] = ()
-    warned: tuple[str, ...] = ()
+    n_shared: int = 0  # if fits disagree: directions that all of them share
+    feature_noise: Noise | None = None  # of single features of X; None where it was not measured
+    band: Band | None = None  # the recovery that this noise allows
+    held_out: HeldOutScore | None = None  # of your fit, on its own validation set, as `pindown fit` prints it
+    recovery: tuple[AuditScore, ...] = ()  # compared with the ground truth, if it was given
+    warned: tuple[str, ...] = ()  # by the refits
     n_samples: int = 0
-    n_learned_from: int = 0
-    n_held_out: int = 0
+    n_learned_from: int = 0  # by refits
+    n_held_out: int = 0  # on which everything is measured
     n_fits: int = 0
     names: Names = Names()
-    pictures: Pictures | None = None
+    pictures: Pictures | None = None  # what the page draws
 
     # ---- what was measured ------------------------------------------------------------------------------------------
 
