@@ -155,7 +155,7 @@ def page() -> None:
         "*batch*, *bio*, *total*: scib-metrics with clusters by k-means, total = .4 batch + .6 bio. *b-in-type*: how",
         "well the batch is recognised within types (0: chance). *type*: how well types are recognised. *carried*: how",
         "well one batch shows the types of the others. Each number is a mean over seeds, ± their standard deviation. A",
-        "seed takes nine tenths of a real study, or draws a simulation. *s* and *MB*: seconds on one core without",
+        "seed takes nine tenths of a real study, or draws a simulation. *s* and *MB*: seconds of CPU on one core without",
         "imports, and the most memory of the process. Methods in *italics* use the types. Types that `pindown` uses",
         "are never those of the samples that are scored (four folds); the peers see the types that they are scored on.",
         "LEACE is its closed form, by us; ComBat is that of inmoose. All methods have their default settings.",
