@@ -35,10 +35,10 @@ def entries(name: str, header: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 # %%
-# The positive of each picture is the same picture, shifted by up to two pixels and darker. So `Contrast`
+# The positive of each image is the same image, shifted by up to two pixels and darker. So `Contrast`
 # learns what such a change does not affect. It never sees a label.
 def pairs() -> tuple[np.ndarray, np.ndarray]:
-    """Return pictures and their positives."""
+    """Return images and their positives."""
     n, rng = N_TRAIN * 4 // 3, np.random.default_rng(0)
     images = entries("train-images-idx3-ubyte.gz", 16, (n, 1, 28, 28)).astype(np.float32) / 255
     wide = np.pad(images, ((0, 0), (0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT)))
@@ -69,7 +69,7 @@ if FOLDER.is_dir():
         print(f"kind predicted from {columns.shape[1]} {name}: {accuracy[name]:.2f} (chance 0.10)")
 
 # %%
-# Some of the pictures, and what changes along each latent.
+# Some of the images, and what changes along each latent.
 if FOLDER.is_dir():
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     left.imshow(contact_sheet(images[test][:48]))
@@ -81,6 +81,6 @@ if FOLDER.is_dir():
     plt.show()
 
 # %%
-# Supported: on held-out pictures the latents predict the kind nearly as well as all pixels do. No theorem
+# Supported: on held-out images the latents predict the kind nearly as well as all pixels do. No theorem
 # applies: we do not know the distribution of clothes, and we chose that of the positives. With p = 2 a
 # rotation is not identified, so a single latent has no meaning.

@@ -2,8 +2,8 @@
 What a network sees in stamps
 =============================
 
-Which factors of a picture can be predicted from the features of a frozen network, and which of them only
-because it was trained? Pictures are composed of cut-outs, so every factor is known. Two things are optional:
+Which factors of an image can be predicted from the features of a frozen network, and which of them only
+because it was trained? Images are composed of cut-outs, so every factor is known. Two things are optional:
 
 - **Real cut-outs**, the stamps of a drawing program: on Debian ``apt install tuxpaint-stamps-default``;
   elsewhere the variable ``TUXPAINT_STAMPS`` names their folder. Without them blobs are drawn instead.
@@ -36,7 +36,7 @@ HAS_MODEL = all(
 PIXELS = 112 if HAS_MODEL else 32
 
 # %%
-# Pictures with seven independent binary factors.
+# Images with seven independent binary factors.
 if FOLDER.is_dir():
     simulation = Composed(cutouts_in(FOLDER, N_OBJECTS, size=PIXELS), size=PIXELS)
     print(f"{N_OBJECTS} stamps of {FOLDER}")
@@ -79,7 +79,7 @@ control = np.mean([each.control for each in found.probed])
 print(f"random labels of the objects, the control task: {control:.2f} (chance 0.50)")
 
 # %%
-# Some of the pictures, and how well each factor is predicted.
+# Some of the images, and how well each factor is predicted.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", width_ratios=(1, 1.3))
 left.imshow(contact_sheet(sample.x[:36], columns=6))
 left.set_axis_off()

@@ -1,4 +1,4 @@
-"""What the tests of Classify share: a small world, data from it, and fits to them."""
+"""What the tests of Classify share: a small simulation, data from it, and fits to them."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""What the tests of Contrast share: a small world, pairs from it, and fits to them."""
+"""What the tests of Contrast share: a small simulation, pairs from it, and fits to them."""
 
 from functools import cache
 

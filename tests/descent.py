@@ -12,7 +12,7 @@ from pindown.training import FitPart, Trainer, TrainingDefaults
 
 
 class Regression(nn.Module):
-    """Distance of an affine map's output from a bent one: a loss that falls but never reaches zero."""
+    """Distance of an affine map's output from a nonlinear one: a loss that falls but never reaches zero."""
 
     def __init__(self):
         super().__init__()

@@ -20,7 +20,7 @@ from pindown.runs import fitting
 from pindown.training import checkpoints
 
 MOMENTS = {
-    # At which call of which function: os.replace moves a file that was written beside its place.
+    # At which call of which function: os.replace moves a file that was written next to its place.
     "before the record": (os, "replace", 1),
     "in the middle of the second checkpoint": (os, "replace", 3),
     "in the middle of the fourth checkpoint": (os, "replace", 5),

@@ -92,7 +92,7 @@ def test_too_few_classes_give_no_claim_although_they_are_recognised():
 
 
 @may_warn
-@pytest.mark.parametrize(("related", "d"), [(True, 2), (False, 4)])  # on a circle strangers agree by chance, up to .97
+@pytest.mark.parametrize(("related", "d"), [(True, 2), (False, 4)])  # on a circle negatives agree by chance, up to .97
 def test_pairs_give_a_claim_if_positives_are_related_and_none_otherwise(related, d):
     sample = Pairs.on_sphere(d, 10.0, random_state=0).sample(800, random_state=1)
     partners = sample.x_pos.numpy()

@@ -165,7 +165,7 @@ def test_where_fits_put_rows_in_one_order_and_differ_in_how_far_apart_the_order_
     worlds = [two_classes(seed) for seed in range(4)]
     assert all(abs(spearmanr(true, codes)[0]) > 0.8 for true, codes, _ in worlds)
     claimed = [found.claim for *_, found in worlds if "an increasing or decreasing function" in found.claim]
-    assert len(claimed) >= 2  # in one world of eight refits differ in the order, too
+    assert len(claimed) >= 2  # in one simulation of eight refits differ in the order, too
     assert all("no latents behind X are claimed" in claim for claim in claimed)
     assert not two_classes(0, shuffled=True)[-1].claims
 

@@ -1,4 +1,4 @@
-"""Noise and blocks in the audit: what is claimed of noisy columns is true, and of pairs only what partners share."""
+"""Noise and blocks in the audit: what is claimed of noisy columns is true, and of pairs only what positives share."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ from pindown.metrics import linear_r2, mcc, recovery_by_level
 from pindown.networks.spaces import Reals
 from pindown.simulate.mixing import leaky_relu_mlp
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # the worlds of the table are those of the test
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # the simulations of the table are those of the test
 from noise_bands import CASES
 
 may_warn = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
@@ -106,14 +106,14 @@ def test_all_noisy_simulations_give_true_bands_and_shuffled_ones_no_claim(case):
         assert not found.claims
     else:
         true = next(score.value for score in found.recovery if score.name == found.band.score)
-        assert found.band.low - 0.03 <= true <= found.band.high + 0.03  # one world of twenty may lie outside
+        assert found.band.low - 0.03 <= true <= found.band.high + 0.03  # one simulation of twenty may lie outside
 
 
 # ---- blocks ---------------------------------------------------------------------------------------------------------
 
 
 def recurring(n_shared, *, shuffled=False, n=1_600, d=5, seed=1):
-    """Return rows and partners of which some latents are nearly the same, and the others are drawn anew."""
+    """Return rows and positives of which some latents are nearly the same, and the others are drawn again."""
     z, other = rng(seed).normal(size=(2, n, d))
     other[:, :n_shared] = 0.95 * z[:, :n_shared] + np.sqrt(1 - 0.95**2) * other[:, :n_shared]
     mixing = leaky_relu_mlp(d, random_state=seed)

@@ -91,7 +91,7 @@ def test_a_notebook_shows_the_audit_and_an_unknown_score_is_named(fitted):
 
 def test_without_pairs_probes_of_one_body_do_not_serve_another():
     served = []
-    for seed in (3, 4, 5):  # by chance the latents of two bodies may be turned alike: one world in six
+    for seed in (3, 4, 5):  # by chance the latents of two bodies may be turned alike: one simulation in six
         before, after, episode, commands = simulated(seed)
         act = LatentAction(2, **QUICK).fit(before, after, groups=episode)
         found = audit(act, by_body(before, after, episode, truth=commands), random_state=0)

@@ -19,8 +19,8 @@ def test_noisy_factors_correlate_as_latents_do_and_score_as_low_by_value():
     noisy = [np.corrcoef(as_noisy(codes, z)[:, j], z[:, j])[0, 1] for j in range(3)]
     np.testing.assert_allclose(noisy, alike, atol=0.02)
     told = scores(codes, z)
-    assert told["dci"] > 0.85  # single codes, each of one factor
-    assert told["dci_by_value"] < 0.5  # the same codes, by ten values: rows near the edge of one
+    assert told["dci"] > 0.85  # single latents, each of one factor
+    assert told["dci_by_value"] < 0.5  # the same latents, by ten values: rows near the edge of one
     assert told["dci_by_value"] == pytest.approx(told["dci_by_value_of_noisy_factors"], abs=0.1)
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of pictures, small: every row runs on a CPU, and says what it must."""
+"""The benchmark of images, small: every row runs on a CPU, and says what it must."""
 
 import sys
 from pathlib import Path

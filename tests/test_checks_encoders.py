@@ -47,7 +47,7 @@ def test_latents_that_leave_one_out_cannot_predict_the_observations(seed):
 
 
 def noisy_columns(share, n_latents=3, n_columns=30, n=1_500):
-    """Return rows of a linear world with noise of single columns, and the map back to its latents."""
+    """Return rows of a linear simulation with noise of single columns, and the map back to its latents."""
     lift = rng().normal(size=(n_latents, n_columns))
     lift /= np.linalg.norm(lift, axis=0)
     signal = rng(1).normal(size=(n, n_latents)) @ lift
@@ -69,7 +69,7 @@ THREE = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
 
 
 def folded(z):
-    """Return codes that lay latents on each other that differ in the sign of the first."""
+    """Return latents that are equal for samples that differ in the sign of the first."""
     return np.column_stack([np.abs(z[:, 0]), z[:, 1:]])
 
 

@@ -1,4 +1,4 @@
-"""Laws of partners, clusters and marginals: told from others where data decide, and undecided where they cannot."""
+"""Laws of positives, clusters and marginals: told from others where data decide, and undecided where they cannot."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def rng(seed=0):
     return np.random.default_rng(seed)
 
 
-# Laws of partners and clusters.
+# Laws of positives and clusters.
 
 
 @pytest.mark.parametrize("seed", SEEDS)

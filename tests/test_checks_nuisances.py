@@ -1,4 +1,4 @@
-"""Nuisances that can be forgotten, those that cannot, and codes that still tell them."""
+"""Nuisances that can be forgotten, those that cannot, and latents that still tell them."""
 
 import math
 

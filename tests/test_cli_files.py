@@ -1,4 +1,4 @@
-"""What files hold beside numbers, from the shell: names of rows, missing cells, counts, runs of other versions."""
+"""What files hold next to numbers, from the shell: names of rows, missing cells, counts, runs of other versions."""
 
 import csv
 import json
@@ -159,7 +159,7 @@ def test_a_random_label_cannot_be_decoded_from_the_latents_written(here):
         words += (
             "--option",
             "validation_fraction=0",
-        )  # or rows held out would stop it before it knows the others by heart
+        )  # or held-out samples would stop it before it knows the others from memory
         assert call(*words, "-o", "run").exit_code == 0
         assert call(*words, "-o", "plain", "--folds", 0).exit_code == 0
         for path, found in read.items():

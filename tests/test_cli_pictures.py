@@ -1,4 +1,4 @@
-"""A folder of pictures on the command line: fitted, looked at, audited, encoded; and what is wrong with one."""
+"""A folder of images on the command line: fitted, looked at, audited, encoded; and what is wrong with one."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ N = 240
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a folder of discs, which a scanner makes brighter, beside its labels."""
+    """Return a folder of discs, which a scanner makes brighter, next to its labels."""
     there = tmp_path_factory.mktemp("study")
     rng, axis = np.random.default_rng(0), np.linspace(-1, 1, 8)
     (there / "pictures").mkdir()

@@ -148,7 +148,7 @@ def test_a_trainer_can_be_called_as_the_function_that_it_is():
 # estimators
 
 
-IGNORED = "ignore::pindown.errors.IdentifiabilityWarning"  # a linear code of what is not linear
+IGNORED = "ignore::pindown.errors.IdentifiabilityWarning"  # a linear encoder of what is not linear
 
 
 def pairs(n):
@@ -185,5 +185,5 @@ def test_a_fit_that_was_long_enough_or_has_seen_its_rows_often_does_not_warn(opt
 def test_a_fit_takes_as_many_steps_as_help(monkeypatch):
     for module in (early_stopping, images):
         monkeypatch.setattr(module, "FIRST_ROUND", 200)
-    # At most, since rows held out may have been read best within the round.
+    # At most, since held-out samples may have been read best within the round.
     assert fitted(0.1, max_iter=None).n_iter_ <= 200 < fitted(3e-3, max_iter=None).n_iter_

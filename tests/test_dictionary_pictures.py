@@ -85,7 +85,7 @@ def test_assumptions_are_checked_of_images_too(fitted):
 
 
 def graded(n, seed):
-    """One picture in other light: brightness, contrast and warmth change every pixel."""
+    """One image in other light: brightness, contrast and warmth change every pixel."""
     z = torch.rand(n, 3, generator=torch.Generator().manual_seed(seed))
     brightness, contrast, warmth = (z[:, j, None, None, None] for j in range(3))
     tint = 1 + 0.4 * (warmth - 0.5) * torch.tensor([1.0, 0.3, -1.0])[:, None, None]

@@ -45,7 +45,7 @@ def test_class_vectors_are_in_the_coordinates_of_the_latents():
 def test_a_missing_scale_estimates_the_concentration_and_a_given_one_stays():
     more = data(20_000)
     learned = thorough(max_iter=600, batch_size=512).fit(more.x, more.u)
-    assert learned.scale_ == pytest.approx(KAPPA, rel=0.1)  # errors of the codes make it smaller: .95 of it here
+    assert learned.scale_ == pytest.approx(KAPPA, rel=0.1)  # errors of the latents make it smaller: .95 of it here
     assert quick(scale=3.0).fit(data().x, data().u).scale_ == 3.0
 
 
@@ -57,7 +57,7 @@ def test_latents_are_counted_by_what_labels_can_pin_down_in_any_units():
             assert Classify(random_state=0).prepare(Data(x * units, signal=y)).summary.n_components == n
     assert Classify().prepare(Data(data().x, signal=data().u)).summary.n_components == 3
     deep = Clusters.on_sphere(10, 20, KAPPA, n_layers=4, random_state=0).sample(2_000, random_state=1)
-    assert plan(deep.x, signal=deep.u).n_components == 10  # though the means of classes have been bent together
+    assert plan(deep.x, signal=deep.u).n_components == 10  # though the mixing brings the means of classes together
     assert Classify().prepare(Data(deep.x.numpy(), signal=deep.u.numpy())).summary.n_components == 10
     assert plan(x, signal=y).n_components == 1
 
@@ -184,7 +184,7 @@ def test_the_frequencies_of_the_classes_are_known_and_enter_the_probabilities():
     assert fitted.predict_proba(X).mean(0) == pytest.approx(fitted.class_prior_, abs=0.02)
 
 
-# worlds
+# simulations
 
 
 def test_a_simulation_is_learned_from_fresh_samples():

@@ -79,7 +79,7 @@ def test_patience_stops_a_fit_that_no_longer_improves():
 @pytest.mark.slow
 def test_a_given_temperature_stays_and_a_missing_one_is_learned():
     assert quick(temperature=0.3).fit(pairs().x, pairs().x_pos).temperature_ == 0.3
-    assert 1 / trained().temperature_ == pytest.approx(10, rel=0.15)  # the concentration of the world
+    assert 1 / trained().temperature_ == pytest.approx(10, rel=0.15)  # the concentration of the simulation
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
@@ -145,7 +145,7 @@ def test_no_score_exceeds_the_log_of_the_rows_compared(monkeypatch):
 
 @pytest.mark.slow
 def test_related_samples_are_not_negatives_because_they_are_neighbours(monkeypatch):
-    # 40 groups of 50 rows: compared within its group no row is told from another, compared across groups it is.
+    # 40 groups of 50 rows: compared within its group no row is given from another, compared across groups it is.
     centres = np.repeat(Sphere().uniform(40, 3, random_state=0).numpy(), 50, axis=0)
     X = centres + 0.1 * np.random.default_rng(0).normal(size=centres.shape)
     groups = np.arange(2_000) // 50
@@ -161,7 +161,7 @@ def test_the_trained_modules_stay_in_float32_whatever_is_computed_with_them():
     assert {w.dtype for w in fitted.objective_.parameters()} == {torch.float32}
 
 
-# worlds
+# simulations
 
 
 def test_a_simulation_is_learned_from_fresh_samples():

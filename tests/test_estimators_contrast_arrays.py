@@ -100,5 +100,5 @@ def test_latents_may_enter_ones_own_training(dtype):
 def test_an_offset_far_above_the_spread_changes_nothing():
     x, x_pos = (np.asarray(a, dtype=np.float64) for a in (pairs().x, pairs().x_pos))
     near, far = (quick().fit(x + by, x_pos + by) for by in (0.0, 1e8))
-    # Codes are of unit length; of 1e8 in single precision all would be alike.
+    # Latents are of unit length; of 1e8 in single precision all would be alike.
     np.testing.assert_allclose(near.transform(x), far.transform(x + 1e8), atol=0.02)

@@ -263,7 +263,7 @@ def test_given_must_be_a_label_for_each_row():
         linear().fit(X, e, given=normal(600))
 
 
-# worlds, checkpoints, reproducibility
+# simulations, checkpoints, reproducibility
 
 
 def test_a_simulation_can_be_forgotten_with_fresh_samples():

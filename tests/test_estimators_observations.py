@@ -102,7 +102,7 @@ def test_a_nuisance_is_forgotten_in_images_as_they_are(tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "forget.pindown").transform(images), codes)
     from_source = Forget(2, **QUICK).fit(ArraySource(images, nuisance=side))
     np.testing.assert_allclose(from_source.transform(images), codes, atol=1e-4)
-    named = Forget(2, encoder=networks.convolutional, **QUICK).fit(images, side)  # as the default of pictures is
+    named = Forget(2, encoder=networks.convolutional, **QUICK).fit(images, side)  # as the default of images is
     np.testing.assert_array_equal(named.transform(images), codes)
     with pytest.raises(ValueError, match="n_components"):
         Forget(**QUICK).fit(images, side)
@@ -133,7 +133,7 @@ def test_a_module_is_an_encoder_and_a_second_fit_begins_where_the_first_began():
     x = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     contrast = Contrast(
         2, encoder=nn.Linear(4, 2), trainer=Trainer(validation_fraction=0), **QUICK
-    )  # strangers: nothing is to be held out for
+    )  # negatives: nothing is to be held out for
     first, second = (contrast.fit(x, x[::-1].copy()).transform(x) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
@@ -205,14 +205,14 @@ def test_positives_come_from_groups_of_consecutive_samples():
 
 
 def told(codes, e):
-    """Share of the variance of a nuisance that is linear in codes."""
+    """Share of the variance of a nuisance that is linear in latents."""
     return linear_r2(codes, np.eye(e.max() + 1)[e])
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # what shifts, folds
 @pytest.mark.slow
 def test_negatives_of_the_same_batch_make_predicting_it_no_help():
-    """Partners share their batch, which shifts all columns: without being told, codes spend themselves on it."""
+    """Partners share their batch, which shifts all columns: without being told, latents spend themselves on it."""
     leaks, scores = [], []
     for seed in range(3):
         sample = Pairs.on_sphere(3, 5.0, random_state=seed).sample(4_000, random_state=seed + 1)

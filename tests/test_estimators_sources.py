@@ -48,7 +48,7 @@ def role(world) -> str:
 
 
 class Endless(IterableDataset):
-    """Rows of a world, one after another, for ever."""
+    """Rows of a simulation, one after another, for ever."""
 
     def __init__(self, world) -> None:
         self.world = world
@@ -228,7 +228,7 @@ class Streamed(IterableDataset):
 
 
 def images(n=300, odd=None, shape=(3, 4, 4), part=0):
-    """Images with partners; one of them, the 71st, or its partner may be odd."""
+    """Images with positives; one of them, the 71st, or its positive may be odd."""
     items = [[torch.randn(shape, generator=torch.Generator().manual_seed(i)), torch.zeros(shape)] for i in range(n)]
     if odd is not None:
         items[71][part] = odd

@@ -1,4 +1,4 @@
-"""Every example runs with smaller constants, without a warning, draws one picture, and shows what its page is about."""
+"""Every example runs with smaller constants, without a warning, draws one image, and shows what its page is about."""
 
 import gzip
 import importlib.util
@@ -148,5 +148,5 @@ def test_a_table_alone_has_a_graph_in_which_sizes_go_together(run):
 @pytest.mark.slow
 def test_two_bodies_share_latents_only_after_pairs(run):
     alignment = run("two_bodies", N_ROWS=4_000, STEPS=200)["alignment"]
-    assert alignment.at(50).r2 > 0.5  # without pairs it is anyone's guess: two bodies may use codes alike by chance
+    assert alignment.at(50).r2 > 0.5  # without pairs it is anyone's guess: two bodies may use latents alike by chance
     assert len(plt.get_fignums()) == 1

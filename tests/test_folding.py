@@ -196,7 +196,7 @@ def test_noise_in_all_directions_is_answered_with_doubt_and_not_with_a_warning()
     [
         (folded_in_two, normal(199, 2), Reals()),  # too few
         (folded_in_two, normal(1, 2), Reals()),
-        (torch.ones_like, normal(500, 2), Reals()),  # one code for all
+        (torch.ones_like, normal(500, 2), Reals()),  # one latent for all
         (lambda x: x, torch.ones(500, 2), Reals()),  # one sample, many times
         (lambda x: torch.cat([x, x], 1), normal(500, 2), Reals()),  # more latents than data have dimensions
         (lambda x: x / 0, normal(500, 2), Reals()),

@@ -1,4 +1,4 @@
-"""Codes of rows that a fit has seen, as if it had not: a label that says nothing cannot be read, a real one can."""
+"""Latents of rows that a fit has seen, as if it had not: a label that says nothing cannot be read, a real one can."""
 
 import numpy as np
 import pytest

@@ -17,7 +17,7 @@ from pindown.networks import Frame, nearest_frame
 from pindown.training import Trainer, TrainingDefaults, constant, optimizers, waiting_cosine
 from pindown.training.optimizers import rivals
 
-# the parts of the game
+# the parts of adversarial training
 
 
 def test_a_reversed_gradient_has_the_other_sign_and_the_value_is_untouched():
@@ -78,7 +78,7 @@ def test_rivals_need_an_encoder():
         optimizers.rivals(nn.Linear(1, 1), 0.1, 0.0)
 
 
-# where a game starts, and which one is kept
+# where adversarial training starts, and which one is kept
 
 
 def test_even_rows_show_groups_alike_where_each_lies_in_a_plane_of_its_own():

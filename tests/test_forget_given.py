@@ -1,4 +1,4 @@
-"""`Forget` given a label: codes tell the label, and of the nuisance no more than the label does."""
+"""`Forget` given a label: latents tell the label, and of the nuisance no more than the label does."""
 
 from functools import partial
 
@@ -131,7 +131,7 @@ def test_of_each_value_the_labels_that_go_with_it_count_the_same_and_a_value_as_
 
 
 def game(nuisance, label_reader):
-    """Return a game of three columns and two codes."""
+    """Return adversarial training of three columns and two latents."""
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     parts = Networks(
         Encoder(preprocessing.whiten(ArraySource(x)), networks.linear(3, 2), Reals()),
@@ -179,7 +179,7 @@ def test_a_linear_encoder_is_not_pulled_at_by_the_label(monkeypatch):
 @pytest.mark.slow
 def test_labels_that_are_many_or_have_one_sample_are_left_out_and_the_others_are_predicted():
     scores = []
-    for seed in range(3):  # in one world of nine a game leaves the label to one side of the fold
+    for seed in range(3):  # in one simulation of nine adversarial training leaves the label to one side of the fold
         X, e, label = folded(seed=seed)
         label = label.astype(object)
         label[:40] = [f"only {i}" for i in range(40)]

@@ -1,4 +1,4 @@
-"""Transport: codes of pictures whose values a game left different are brought to one law."""
+"""Transport: latents of images whose values adversarial training left different are brought to one law."""
 
 import copy
 
@@ -16,7 +16,7 @@ PROBES = ["quadratic", "boosting"]
 
 
 def rings(n: int, seed: int, *, bent: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return three codes of two values; bent, the second has a skew first code and the second goes with it."""
+    """Return three latents of two values; nonlinear, the second has a skew first code and the second goes with it."""
     rng = np.random.default_rng(seed)
     z, e = rng.normal(size=(n, 3)), np.arange(n) % 2
     other = np.stack([np.exp(0.7 * z[:, 0]) - 1, z[:, 1] + 0.8 * z[:, 0] ** 2, z[:, 2]], 1)

@@ -87,10 +87,10 @@ def test_a_linear_simulation_keeps_a_linear_encoder_and_a_nonlinear_one_does_not
     X = rng.normal(size=(200, 10)) + 2 * np.eye(10)[y]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)
-        # At this rate a bend soon knows its rows by heart: it is worse by 14 % of the loss and more.
+        # At this rate a bend soon knows its rows from memory: it is worse by 14 % of the loss and more.
         fitted = Classify(2, max_iter=200, learning_rate=1e-2, **QUIET).fit(X, y)
         assert fitted.held_out_.linear
-        for elsewhere in (False, True):  # made again, it is straight, too: twice a code is the code of twice a row
+        for elsewhere in (False, True):  # made again, it is straight, too: twice a latent is the code of twice a row
             again = refitted(
                 fitted.set_params(max_iter=2, space=Reals()), Data(X, signal=y), seed=1, elsewhere=elsewhere
             )

@@ -104,7 +104,7 @@ def test_an_audit_of_frames_scores_latents_and_shows_predictions(unpaired, learn
 
 
 def missed(act, transitions, latents):
-    """Return the squared error of frames over ten steps, as a share of that of standing still, for each body."""
+    """Return the squared error of frames over ten steps, as a fraction of that of standing still, for each body."""
     starts = {e: frames[:, 0] for e, frames in transitions.frames.items()}
     steps = {e: part.reshape(len(starts[e]), STEPS, -1)[:, :10] for e, part in latents.items()}
     led = act.roll_out(starts, steps)

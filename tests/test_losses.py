@@ -262,7 +262,7 @@ def test_alignment_alone_is_the_distance_of_positives():
 
 
 def test_uniformity_alone_is_the_log_of_the_mean_over_negatives():
-    # Codes 0, 0, 2: the first two see exp(0) and exp(−4), mean (1 + e⁻⁴)/2; the third sees exp(−4) twice.
+    # Latents 0, 0, 2: the first two see exp(0) and exp(−4), mean (1 + e⁻⁴)/2; the third sees exp(−4) twice.
     z = column(0, 0, 2)
     expected = (2 * math.log((1 + math.exp(-4)) / 2) - 4) / 3
     assert align_uniform(z, z + 7, alpha=1).item() == pytest.approx(expected)

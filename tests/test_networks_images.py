@@ -62,7 +62,7 @@ def test_decoders_to_any_size_start_as_one_linear_map_with_orthogonal_columns(sh
     decoder = made(deconvolutional, n_in, shape)
     assert decoder(torch.zeros(3, n_in)).shape == (3, *shape)
     here, there = (
-        (decoder(z + torch.eye(n_in)) - decoder(z)).flatten(1).T  # (out, in): what a step along each code changes
+        (decoder(z + torch.eye(n_in)) - decoder(z)).flatten(1).T  # (out, in): what a step along each latent changes
         for z in (noise(1, n_in, seed=s) for s in (0, 1))
     )
     torch.testing.assert_close(here, there, rtol=1e-4, atol=1e-5)

@@ -24,7 +24,7 @@ N, D, K = 400, 3, 5
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Build a package on the fly, installed as pip would: its modules, and beside them what it registers."""
+    """Build a package on the fly, installed as pip would: its modules, and next to them what it registers."""
     site = tmp_path / "site"
     (site / "measuring").mkdir(parents=True)
     for name in ("__init__.py", "losses.py", "theory.py", "regress.py"):

@@ -1,6 +1,6 @@
 """The page: self-contained, escaped, readable by machines and by those who cannot see it.
 
-``docs/demo.png`` is a picture of the page that ``pindown demo`` writes: its first three panels, cut out.
+``docs/demo.png`` is an image of the page that ``pindown demo`` writes: its first three panels, cut out.
 
     pindown demo
     chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir=$(mktemp -d) \\

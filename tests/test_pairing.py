@@ -13,7 +13,7 @@ def draws(pairing, times=50):
     generator = torch.Generator().manual_seed(0)
     everyone = torch.arange(len(pairing))
     taken = [torch.cat(pairing.take(everyone, generator), 1) for _ in range(times)]
-    return torch.cat(taken).long().numpy()  # (times · n, 2): anchor, partner
+    return torch.cat(taken).long().numpy()  # (times · n, 2): anchor, positive
 
 
 def test_a_positive_array_pairs_row_with_row():

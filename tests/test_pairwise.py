@@ -112,7 +112,7 @@ def test_memory_layout_changes_nothing(p):
 
 @pytest.mark.parametrize("p", POWERS)
 def test_latents_that_agree_have_finite_gradients(p):
-    z = torch.cat([noise(3, 2), noise(3, 2), torch.zeros(2, 2, dtype=torch.float64)])  # each code twice
+    z = torch.cat([noise(3, 2), noise(3, 2), torch.zeros(2, 2, dtype=torch.float64)])  # each latent twice
     ours = value_and_gradients(logsumexp_similarity, z, z, p=p)
     assert all(t.isfinite().all() for t in ours)
     assert_same(ours, value_and_gradients(naive, z, z, p=p), **EXACT)

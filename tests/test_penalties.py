@@ -98,7 +98,7 @@ def zero_if_none(gradient, like):
 
 
 def blocks_of_draws(penalty, z, n_blocks=40, n_draws=500):
-    """Means over many draws: a row that stands in a batch many times draws anew each time, and no scale changes."""
+    """Means over many draws: a row that stands in a batch many times draws again each time, and no scale changes."""
     return torch.stack([penalty(z.repeat(n_draws, 1)) for _ in range(n_blocks)])
 
 
@@ -153,7 +153,7 @@ def test_scaling_latents_or_observations_does_not_cheat_standardised_units_but_d
 
 
 def test_thousands_of_latents_need_no_unit_vectors():
-    # One-hot tangents would take 64 · 32 · 20,000 · 4 bytes = 164 MB beside the 5 MB of weights.
+    # One-hot tangents would take 64 · 32 · 20,000 · 4 bytes = 164 MB next to the 5 MB of weights.
     decoder, z = nn.Sequential(nn.Linear(20_000, 64), nn.ReLU(), nn.Linear(64, 4)), torch.zeros(32, 20_000)
     chosen = torch.randint(20_000, (64, 32), generator=rng())
     largest = LargestResult()

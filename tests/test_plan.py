@@ -200,7 +200,7 @@ def test_a_plan_counts_given_the_label_where_it_says_so():
     rng = np.random.default_rng(0)
     e = rng.integers(3, size=900)
     label = np.where(rng.random(900) < 0.7, e, rng.integers(5, size=900))
-    x = rng.normal(size=(900, 4)) * (1 + e[:, None]) + 4 * np.eye(3, 4)[e]  # spreads differ: no linear code is blind
+    x = rng.normal(size=(900, 4)) * (1 + e[:, None]) + 4 * np.eye(3, 4)[e]  # spreads differ: no linear encoder is blind
     planned = plan(x, signal=label, nuisance=e)
     assert planned.estimator == f"Forget(n_components={planned.n_components}).fit(X, nuisance, given=label)"
     fitted = Forget(max_iter=1, verbose=False, random_state=0).fit(x, e, given=label)

@@ -145,7 +145,7 @@ def test_two_fits_do_not_write_to_one_folder(tmp_path):
     Place(tmp_path / "run").check(force=True)  # once the place is free, the next fit may begin
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12 on, of forks beside threads
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12 on, of forks next to threads
 @pytest.mark.parametrize("where", ["run", "new/run", "left/run"])
 def test_one_of_several_processes_begins_a_run_in_a_folder(tmp_path, where):
     if where == "left/run":  # an unfinished one is there, which all want to replace

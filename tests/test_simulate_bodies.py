@@ -16,7 +16,7 @@ PROCESS = Bodies.different(3, random_state=0)
 
 
 def hand_seen(process, x, body):
-    """Return where the hand is in a image: the camera undone, the last marker."""
+    """Return where the hand is in an image: the camera undone, the last marker."""
     markers = process.cameras[body].inverse(x.double()) / 2
     return markers[:, -2:] + torch.tensor(CENTRE, dtype=torch.float64)
 

@@ -1,4 +1,4 @@
-"""Methods answer for themselves: nobody else looks up who they are."""
+"""Methods answer for themselves: no other code asks which they are."""
 
 import ast
 from pathlib import Path

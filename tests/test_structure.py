@@ -377,7 +377,7 @@ def test_a_density_that_allows_no_diverse_support_raises(density):
     assert raised.value.argument == "density"
 
 
-# ---- pictures -----------------------------------------------------------------------------------------
+# ---- images -----------------------------------------------------------------------------------------
 
 
 def texts(picture):

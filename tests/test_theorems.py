@@ -38,7 +38,7 @@ def sphere(seed):
     return split(Pairs.on_sphere(4, 4.0, random_state=seed), 20_000, seed)
 
 
-# Nothing holds these codes apart, so that they may well be folded; the fit then says so.
+# Nothing holds these latents apart, so that they may well be folded; the fit then says so.
 MAY_FOLD = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 
 
@@ -63,8 +63,8 @@ def test_on_the_sphere_unrelated_positives_teach_nothing(seed, max_iter):
     contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, max_iter=max_iter)  # 2,000 steps make it worse
     untrained = fitted(train, seed, max_iter=1)  # the schedule starts at zero, so one step changes nothing
     assert linear_r2(contrast.transform(test.x), test.z) < linear_r2(untrained.transform(test.x), test.z)
-    assert contrast.score(test.x, test.x_pos.roll(1, 0)) < 5e-3  # nothing to find between strangers,
-    assert contrast.score(test.x, test.x_pos) < 0.05  # and partners not found either
+    assert contrast.score(test.x, test.x_pos.roll(1, 0)) < 5e-3  # nothing to find between negatives,
+    assert contrast.score(test.x, test.x_pos) < 0.05  # and positives not found either
 
 
 # contrast-lp: z up to order, signs and one scale
@@ -85,7 +85,7 @@ def test_in_a_box_laplace_positives_recover_every_latent_alone(seed, max_iter):
     assert procrustes(z_hat, test.z).r2 > 0.99  # one scale for all
 
 
-# One rotation may lie near the axes by chance: only a mean over worlds tells.
+# One rotation may lie near the axes by chance: only a mean over simulations shows it.
 @pytest.mark.parametrize(("seeds", "max_iter"), [(range(4), 150), pytest.param(range(12), 300, marks=pytest.mark.slow)])
 def test_in_a_box_a_similarity_that_rotations_keep_recovers_the_latents_but_not_each_alone(seeds, max_iter):
     scores = []
@@ -123,8 +123,8 @@ def test_in_a_box_unrelated_positives_teach_nothing(seed, max_iter):
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
     contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, space=Reals(), p=2, max_iter=max_iter)
     before, after = linear_r2(test.x, test.z), linear_r2(contrast.transform(test.x), test.z)
-    assert 1 - after > 0.6 * (1 - before)  # with partners it is a third
-    # Between strangers, as in training. Between true partners these codes still show some (.08 nats with seed 0).
+    assert 1 - after > 0.6 * (1 - before)  # with positives it is a third
+    # Between negatives, as in training. Between true positives these latents still show some (.08 nats with seed 0).
     assert contrast.score(test.x, test.x_pos.roll(1, 0)) < 5e-3
 
 

@@ -62,7 +62,7 @@ def recovered(seed):
     return fitted(general(seed)[1], seed)
 
 
-# the four cases: codes and class vectors at unit norm, or free
+# the four cases: latents and class vectors at unit norm, or free
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -77,7 +77,7 @@ def test_with_both_at_unit_norm_labels_recover_latents_and_class_vectors_up_to_o
     assert procrustes(z_hat, test.z).r2 > 0.98  # not just any linear map
     assert linear_r2(estimator.class_vectors_, vectors) > 0.95
     u, _, vt = np.linalg.svd(z_hat.numpy().T @ test.z.numpy())
-    assert np.abs(estimator.class_vectors_ @ u @ vt - vectors.numpy()).mean() < 0.15  # the rotation of the codes
+    assert np.abs(estimator.class_vectors_ @ u @ vt - vectors.numpy()).mean() < 0.15  # the rotation of the latents
     assert estimator.scale_ == pytest.approx(KAPPA, rel=0.1)  # the concentration
 
 
@@ -103,7 +103,7 @@ def test_free_latents_are_a_linear_image_of_the_latents(vector_space, seeds):
         assert linear_r2(estimator.class_vectors_, vectors) > 0.85  # by chance 0: it is held out
         assert without_intercept(z_hat + 4 * z_hat.std(), test.z) < 0.9
         straight.append(without_intercept(z_hat, test.z))
-    assert np.mean(straight) > 0.9  # linear, not only affine; in some worlds little holds the origin
+    assert np.mean(straight) > 0.9  # linear, not only affine; in some simulations little holds the origin
 
 
 # broken: labels that say nothing
@@ -115,7 +115,7 @@ def test_shuffled_labels_teach_nothing(seed):
     _, train, test = general(seed)
     order = torch.randperm(len(train.u), generator=torch.Generator().manual_seed(seed))
     shuffled = fitted(train._replace(u=train.u[order]), seed, max_iter=200)
-    # Whatever codes come out, they miss much of what labels that tell recover; they guess no class but by chance.
+    # Whatever latents come out, they miss much of what labels that tell recover; they guess no class but by chance.
     after = linear_r2(recovered(seed).transform(test.x), test.z)
     assert 1 - linear_r2(shuffled.transform(test.x), test.z) > 3 * (1 - after)
     assert shuffled.score(test.x, test.u) < 6 / 20 < 8 / 20 < recovered(seed).score(test.x, test.u)

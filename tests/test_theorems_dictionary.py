@@ -75,4 +75,4 @@ def test_latents_that_reach_the_same_variables_are_recovered_as_a_block_only(see
     alone = correlation[:, 2].argmax()
     assert correlation[alone, 2] > 0.95  # the latent with a region of its own
     others = [j for j in range(3) if j != alone]
-    assert linear_r2(z_hat[:, others], z[:, :2]) > 0.85  # the block, as a block; any two of three codes have .67
+    assert linear_r2(z_hat[:, others], z[:, :2]) > 0.85  # the block, as a block; any two of three latents have .67

@@ -1,4 +1,4 @@
-"""The theorems of `Forget`: their assumptions hold and codes are blind and keep the rest; one breaks, and they leak.
+"""The theorems of `Forget`: their assumptions hold and latents are blind and keep the rest; one breaks, and they leak.
 
 All scores are held-out, and leakage is read by probes trained afterwards. Each test runs with one seed by default;
 ``pytest -m slow`` runs the others.
@@ -47,7 +47,7 @@ def fitted(train, seed, n_components=None, **parameters):
     return Forget(n_components, **parameters).fit(train.x, train.u)
 
 
-# forget: clusters, linear code
+# forget: clusters, linear encoder
 
 
 @cache
@@ -110,7 +110,7 @@ def test_where_means_agree_and_spreads_differ_projection_leaks_and_forget_does_n
     assert worst(LinearErasure().fit(train.x, train.u).transform(test.x), test.u) > 1 / 3 + 0.1
 
 
-# forget-nonlinear: a code that can bend, behind a mixing that is not linear
+# forget-nonlinear: a latent that can bend, behind a mixing that is not linear
 
 
 @cache

@@ -231,7 +231,7 @@ def test_counters_that_muon_loads_lie_next_to_their_weights():
 
 
 class Reports(Callback):
-    """Keeps what it is told."""
+    """Keeps what it is given."""
 
     def __init__(self):
         self.seen, self.events = [], []

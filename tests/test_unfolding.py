@@ -126,7 +126,7 @@ def test_what_suits_images_is_chosen_by_their_shape_and_the_device():
 
 
 def around(n, seed):
-    """Draw a disc on a circle, of which 330° are gone through, beside one nearby; and where it is."""
+    """Draw a disc on a circle, of which 330° are gone through, next to one nearby; and where it is."""
     rng, axis = np.random.default_rng(seed), np.linspace(-1, 1, 8)
     angle = rng.uniform(-2.9, 2.9, size=n)
     nearby = np.clip(angle + rng.laplace(scale=0.2, size=n), -2.9, 2.9)
@@ -141,7 +141,7 @@ def around(n, seed):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_arc_becomes_a_line():
-    # Seven such fits that are started once end at .83 to .9998, three of them folded; started anew, at .984 or more.
+    # Seven such fits that are started once end at .83 to .9998, three of them folded; started again, at .984 or more.
     for seed in range(3):
         x, x_pos, angle = around(2_000, seed)
         options = {"max_iter": 300, "batch_size": 128, "random_state": seed, "device": "cpu", "verbose": False}

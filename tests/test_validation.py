@@ -19,7 +19,7 @@ from pindown.training.early_stopping import (
 
 
 class Drifting(nn.Module):
-    """A number that steps carry from 0 to 1 and beyond; rows held out want it at .5."""
+    """A number that steps carry from 0 to 1 and beyond; held-out samples want it at .5."""
 
     def __init__(self):
         super().__init__()

@@ -139,7 +139,7 @@ def test_latents_in_which_views_agree_are_averaged():
 def test_total_correlation_is_estimated_by_a_classifier_that_the_latents_do_not_train():
     divergence, n = TotalCorrelation(2, gamma=1.0), 500
     rng = torch.Generator().manual_seed(0)
-    z = torch.randn(n, 1, generator=rng).repeat(1, 2).requires_grad_()  # two codes that are the same
+    z = torch.randn(n, 1, generator=rng).repeat(1, 2).requires_grad_()  # two latents that are the same
     optimiser = torch.optim.Adam(divergence.parameters(), lr=5e-3)
     law = Posterior(torch.zeros(n, 2), torch.zeros(n, 2))
     costs = []

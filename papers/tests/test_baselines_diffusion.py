@@ -1,4 +1,4 @@
-"""`EncDiff`, on diffusers where it is installed: pictures that are drawn from noise and codes."""
+"""`EncDiff`, on diffusers where it is installed: images that are drawn from noise and latents."""
 
 import math
 import sys
@@ -71,5 +71,5 @@ def test_the_denoiser_uses_the_latents():
     pytest.importorskip("diffusers")
     x, test = sprites(1_000, 1), sprites(300, 2)
     est = EncDiff(2, **QUICK | {"max_iter": 400, "batch_size": 64}).fit(x)
-    blind = -0.5 * test[0].numel()  # of noise of unit variance, where codes tell nothing
+    blind = -0.5 * test[0].numel()  # of noise of unit variance, where latents tell nothing
     assert est.score(test) > 0.5 * blind

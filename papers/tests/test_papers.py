@@ -234,7 +234,7 @@ def test_the_quick_profile_reaches_the_paper_or_nearly_so(row):
     assert 100 * scores["supervised"] > row.supervised.mean - 0.1
 
 
-# Identification: theory beside measurement.
+# Identification: theory next to measurement.
 
 
 def some(rows, default):
@@ -267,7 +267,7 @@ def test_positives_of_power_two_recover_the_latents_but_none_alone(row):
     assert leaves_rotations_free(row)
     scores = [row.measure(REDUCED, seed, "cpu") for seed in range(4)]
     assert min(each["r2"] for each in scores) > 0.99
-    # One rotation may lie near the axes by chance, so that only a mean over simulations tells: it is .826, ± .04.
+    # One rotation may lie near the axes by chance, so that only a mean over simulations shows it: it is .826, ± .04.
     assert 1 - np.mean([each["mcc"] for each in scores]) > 0.03
     assert scores[0]["chance mcc"] == pytest.approx(0.826, abs=0.02)
 

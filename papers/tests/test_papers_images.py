@@ -1,4 +1,4 @@
-"""Papers on pictures: every row runs, on the simulations that it says, and theirs are the paper's."""
+"""Papers on images: every row runs, on the simulations that it says, and theirs are the paper's."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""ImageNet-X for people who have the pictures: on pictures and annotations made here."""
+"""ImageNet-X for people who have the images: on images and annotations made here."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from pindown.auditing.probing import probe
 
 @pytest.fixture
 def made(tmp_path):
-    """Pictures of which the darker ones are dark, in folders of classes, and their annotations; one is missing."""
+    """Images of which the darker ones are dark, in folders of classes, and their annotations; one is missing."""
     rng, lines = np.random.default_rng(0), []
     for k in range(81):
         name, darker, label = f"ILSVRC2012_val_{k:08d}.JPEG", k % 2, k // 8
