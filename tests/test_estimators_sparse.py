@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import pindown
 from pindown import Sparse, Trainer, audit, plan
 from pindown.data.data import Data
+from pindown.methods.sparse import estimator
 from pindown.methods.sparse.audit import compare_seeds
 from pindown.methods.sparse.autoencoder import DEAD_AFTER, MAX_REVIVED, SparseAutoencoder
 from pindown.metrics import dead_fraction, fvu, l0
@@ -210,6 +211,70 @@ def test_far_from_the_origin_no_feature_dies():
     far = Superposed.overcomplete(64, 16, n_active=2, offset=10.0, random_state=3).sample(3_000, random_state=0).x
     sparse = Sparse(64, **QUICK | {"max_iter": 100, "gate": TopK(2)}).fit(far)
     assert dead_fraction(sparse.transform(far)).fraction <= 0.02
+
+
+# ---- samples that a few features dominate ---------------------------------------------------------------------------
+
+WIDE = Superposed.overcomplete(64, 32, n_active=3, random_state=0).sample(2_500, random_state=1).x.numpy()
+BRIEF = {"batch_size": 256, "max_iter": 200, "verbose": False, "random_state": 0}
+
+
+def dominated(kind):
+    """Return activations with outliers, as transformers have them: a feature, three, or a decaying spectrum."""
+    x, rng = WIDE.copy(), np.random.default_rng(0)
+    match kind:
+        case "one feature":
+            x[:, 3] *= 40
+        case "three features":
+            x[:, [3, 9, 20]] *= 20
+        case "spectrum":
+            turned = np.linalg.qr(rng.normal(size=(32, 32)))[0]
+            x = ((x @ turned) / np.arange(1, 33) @ turned.T).astype(np.float32)
+        case "few samples":
+            x[rng.random(len(x)) < 0.005] += 100 * x.std() * np.eye(32, dtype=np.float32)[3]
+    return x[:2_000], x[2_000:]
+
+
+def scores(x, new, **options):
+    """Return the explained variance of new samples, and the causes of warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        score = Sparse(64, **BRIEF | options).fit(x).score(new)
+    return score, " ".join(str(each.message) for each in caught)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gate"),
+    [("one feature", BatchTopK(3)), ("three features", TopK(3)), ("spectrum", BatchTopK(3))],
+    ids=["one feature", "three features", "spectrum"],
+)
+def test_where_few_directions_dominate_nothing_is_revived_and_a_warning_says_so(kind, gate):
+    score, said = scores(*dominated(kind), gate=gate)
+    assert score > 0.85
+    assert "participation ratio" in said
+
+
+def test_a_few_massive_samples_do_not_keep_features_from_being_revived():
+    x, new = dominated("few samples")
+    for gate in (TopK(3), BatchTopK(3)):
+        score, said = scores(x, new, gate=gate)
+        assert score > scores(x, new, gate=gate, revive=False)[0] - 0.02
+        assert "participation ratio" not in said
+
+
+def test_with_revival_such_samples_leave_the_first_step_which_a_warning_says(monkeypatch):
+    monkeypatch.setattr(estimator, "MIN_DIRECTIONS", 0)
+    score, said = scores(*dominated("one feature"), gate=JumpReLU(3))
+    assert score < 0.5
+    assert "hardly anything was learned" in said
+    assert "principal components" in said
+
+
+def test_principal_components_that_explain_more_are_named():
+    rng = np.random.default_rng(0)
+    plane = (rng.normal(size=(2_500, 9)) @ rng.normal(size=(9, 32))).astype(np.float32)
+    assert "principal components" in scores(plane[:2_000], plane[2_000:], gate=TopK(9), learning_rate=1e-4)[1]
+    assert "principal components" not in scores(WIDE[:2_000], WIDE[2_000:], gate=TopK(3))[1]
 
 
 # ---- what it says of itself -----------------------------------------------------------------------------------------

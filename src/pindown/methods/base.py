@@ -38,7 +38,7 @@ from pindown.data.batches import (
 )
 from pindown.data.data import Data
 from pindown.errors import warn
-from pindown.methods.diagnosis import some_samples, warn_of_collapse
+from pindown.methods.diagnosis import some_samples, warn_if_hardly_trained, warn_of_collapse
 from pindown.methods.fitting import Trained, Training, shape_of, train, training_batches
 from pindown.methods.held_out import HeldOut
 from pindown.methods.inputs import (
@@ -140,6 +140,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
             warn(f"{type(self).__name__}: {trained.log.shortfall}", ConvergenceWarning)
         if trained.held_out is not None and trained.held_out.overfits:
             warn(f"{type(self).__name__}: {trained.held_out.warning}")
+        warn_if_hardly_trained(self, self._n_steps)
         return self
 
     def fit_process(self, process: Process) -> Self:

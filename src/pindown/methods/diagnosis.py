@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from pindown.auditing.spec import folding_of, is_large_image
@@ -23,9 +24,18 @@ if TYPE_CHECKING:
 ENOUGH_STEPS, RECENT = 200, 25
 """Number of steps after which latents without information are not merely undertrained; last steps whose loss counts."""
 
+EARLY = 0.01
+"""Fraction of the steps up to which weights that are kept are hardly trained."""
+
 COLLAPSED, CHECKED_SAMPLES, FOLDING_IMAGES = 1e-3, 2_000, 400
 """Latents have collapsed if their standard deviation is at most this fraction of their size; number of samples used,
 and of images that are checked for folding, each of which takes a pass through the network per direction."""
+
+
+class HasSteps(Protocol):
+    """A fitted estimator that knows at which step its weights were kept."""
+
+    n_iter_: int
 
 
 def some_samples(X: np.ndarray | IndexedSource) -> Tensor:
@@ -75,6 +85,16 @@ def warn_if_uninformative(est: BaseEncoder, x: Tensor) -> None:
             f"{found:.2g} nats of information about positives, no more than chance, and their standard deviations are "
             f"{spread.min():.2g} to {spread.max():.2g}. Check that positives belong to their samples; if they do, try "
             "another random_state or a smaller learning_rate."
+        )
+
+
+def warn_if_hardly_trained(est: HasSteps, n_steps: int) -> None:
+    """Warn if the weights that were kept are those of the first percent of the steps."""
+    if est.n_iter_ <= EARLY * n_steps:
+        warn(
+            f"{type(est).__name__}: the weights of step {est.n_iter_} of about {n_steps:,} were kept, since later ones "
+            "validate worse: hardly anything was learned. Try a smaller learning_rate, and check the scale of X.",
+            ConvergenceWarning,
         )
 
 

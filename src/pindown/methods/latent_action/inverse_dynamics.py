@@ -22,6 +22,7 @@ from pindown.data.data import Data, from_torch
 from pindown.data.splits import Split, divided
 from pindown.errors import InputError, warn
 from pindown.losses import energy_distance
+from pindown.methods.diagnosis import warn_if_hardly_trained
 from pindown.methods.forget.adversarial import ENERGY_SAMPLES
 from pindown.methods.held_out import HeldOut
 from pindown.methods.inputs import ArrayOrTensor, Encoded
@@ -268,6 +269,7 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
             self.n_components_ = int(self.n_components)
         self.model_, log = self._train(fields, self.n_components_, self.max_iter, seed, split)
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
+        warn_if_hardly_trained(self, self.max_iter)
         self.held_out_samples_, self.held_out_ = np.zeros(0, dtype=np.int64), None
         if split is not None:
             self.held_out_samples_, self.held_out_ = split.held_out, self._held_out(before, after, split)

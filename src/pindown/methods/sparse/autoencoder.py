@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the usual name)
@@ -23,6 +24,7 @@ DEAD_AFTER, DEAD_FRACTION = (
     0.1,
 )  # dead: silent 64 times as long as the mean feature is, and for a tenth of all steps
 REVIVAL_FRACTION = 0.75  # of the steps, in which features are revived: later ones would not converge before the end
+MIN_DIRECTIONS = 8  # in which samples vary, or a quarter of the features: with fewer nothing is revived
 ENCODED_AT_ONCE = 1_024  # samples, so that memory is bounded
 
 
@@ -190,6 +192,31 @@ def _encode_block(encoder: Encoder, x: Tensor) -> csr_array:
     found.eliminate_zeros()
     found.sort_indices()
     return found
+
+
+def effective_directions(x: NDArray[np.floating]) -> float:
+    """Return in how many directions samples vary: the participation ratio, (tr C)² / tr C².
+
+    A few huge samples do not count: deviations from the mean are shortened to three times their median length.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(size=(5_000, 20))
+    >>> round(effective_directions(x)), round(effective_directions(x * np.where(np.arange(20), 1, 40)), 1)
+    (20, 1.0)
+    """
+    x = (x - x.mean(0)).astype(np.float64)
+    length = np.linalg.norm(x, axis=1)
+    if (typical := 3 * np.median(length)) > 0:
+        x *= np.minimum(1, typical / np.maximum(length, typical))[:, None]
+    moments = x.T @ x if len(x) > x.shape[1] else x @ x.T
+    return float(np.trace(moments) ** 2 / max((moments**2).sum(), 1e-300))
+
+
+def explained_by_components(x: NDArray[np.floating], k: int) -> float:
+    """Return the fraction of the variance of samples that lies along their k leading principal components."""
+    variances = np.linalg.svd(x - x.mean(0), compute_uv=False) ** 2
+    return float(variances[:k].sum() / max(variances.sum(), 1e-300))
 
 
 def revival_samples(max_iter: int | None, batches: Iterator[tuple[Tensor, ...]]) -> int:

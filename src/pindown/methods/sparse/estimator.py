@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -19,18 +20,22 @@ from torch.nn import functional as F  # noqa: N812 (the usual name)
 from pindown import theory
 from pindown._random import RandomState
 from pindown.data.data import Data, from_torch
-from pindown.errors import InputError
+from pindown.errors import InputError, warn
 from pindown.methods.base import BaseEncoder, Incremental
+from pindown.methods.diagnosis import CHECKED_SAMPLES, ENOUGH_STEPS
 from pindown.methods.fitting import Trained
 from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, Encoded, TrainingInput, is_in_memory
 from pindown.methods.sparse import saelens
 from pindown.methods.sparse.audit import SeedAgreement, SparseBasisSpec, SparseSpec, compare_seeds
 from pindown.methods.sparse.autoencoder import (
+    MIN_DIRECTIONS,
     Seeds,
     SparseAutoencoder,
     adam_by_angle,
     autoencoder_of,
+    effective_directions,
     encode_sparse,
+    explained_by_components,
     revival_samples,
 )
 from pindown.metrics.arrays import Matrix
@@ -42,6 +47,7 @@ from pindown.networks.preprocessing import Preprocessing, Whiten
 from pindown.training import Trainer, TrainingDefaults
 
 MOST_NAMED = 5  # constant features of X that a warning names
+MAX_LOSS = 0.05  # of explained variance, compared with principal components, that is not worth a warning
 MIN_VARIANCE = 1e-4  # variance of a whitened direction below which it counts as empty
 
 
@@ -75,6 +81,13 @@ class AtomEncoder(BaseEncoder):
         return np.asarray(activations @ self.components_.astype(dtype)) + self.mean_.astype(dtype)
 
 
+@dataclass(frozen=True, eq=False)
+class SparseSummary(DataSummary):
+    """The data summary, and whether dead features are revived."""
+
+    revive: bool = True
+
+
 class GatedEncoder(AtomEncoder):
     """An estimator that trains sparse autoencoders, whose gate keeps few features of a sample; abstract."""
 
@@ -97,7 +110,7 @@ class GatedEncoder(AtomEncoder):
         if self.n_components is not None:
             self.gate(self._requested_components())  # raises if k is too large
 
-    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> SparseSummary:
         n, d = inputs.n_samples, max(1, int(min(4 * self.n_features_in_, inputs.n_samples // 10)))
         notes = ("four per feature of X, at most one per ten samples.",) if self.n_components is None else ()
         d = d if self.n_components is None else self._requested_components()
@@ -107,12 +120,37 @@ class GatedEncoder(AtomEncoder):
                 f"{type(self).__name__}: X has n_samples={n}, but n_components={d}: with an atom per sample any data "
                 "are reconstructed. Ask for fewer atoms, or give more samples.",
             )
-        constant = np.flatnonzero(np.ptp(inputs.some_samples, axis=0) == 0)
-        if not len(constant):
-            return DataSummary(d, notes=notes)
-        named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")
-        message = f"feature(s) {named} of X are constant, so that all atoms are 0 there. Leave them out."
-        return DataSummary(d, warnings=(message,), notes=notes)
+        warnings, revive = [], self.revive
+        if len(constant := np.flatnonzero(np.ptp(inputs.some_samples, axis=0) == 0)):
+            named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")
+            warnings.append(f"feature(s) {named} of X are constant, so that all atoms are 0 there. Leave them out.")
+        if revive and (few := self._few_directions(inputs.some_samples)):
+            warnings.append(few)
+            revive = False
+        return SparseSummary(d, warnings=tuple(warnings), notes=notes, revive=revive)
+
+    def _few_directions(self, x: NDArray[np.floating], name: str = "X") -> str:
+        """Return a sentence if few directions dominate samples, else an empty one."""
+        if (n := effective_directions(x)) >= min(MIN_DIRECTIONS, x.shape[1] / 4):
+            return ""
+        return (
+            f"a few features or directions dominate {name}, which varies in {n:.1f} directions (participation ratio). "
+            "Dead features are not revived: all would follow these. If others matter, scale or drop what dominates."
+        )
+
+    def _diagnose(self, x: Tensor) -> None:
+        super()._diagnose(x)
+        self._compare_with_components(self, x.numpy())
+
+    def _compare_with_components(self, fitted: Sparse, x: NDArray[np.floating], name: str = "X") -> None:
+        """Warn if as many principal components as features are active explain clearly more of some samples."""
+        if (self.max_iter or ENOUGH_STEPS) < ENOUGH_STEPS:
+            return
+        x = x[:: -(-len(x) // CHECKED_SAMPLES)]
+        k, score = autoencoder_of(fitted.encoder_).n_expected, fitted.score(x)
+        if (plain := explained_by_components(x, k)) > score + MAX_LOSS:
+            found = f"explains {score:.2f} of the variance of {name}, less than {k} principal components ({plain:.2f})"
+            warn(f"{type(self).__name__}: the dictionary {found}. Try more steps, other gates, or PCA.")
 
     def _store(self, trained: Trained) -> None:
         for module in trained.objective.modules():
@@ -147,7 +185,8 @@ class Sparse(GatedEncoder, Incremental):
         Dictionaries that are trained side by side. The first is the fit; `agreement` compares it with the others.
     revive : bool
         Whether dead features are revived, during the first three quarters of the steps. It helps if features fire about
-        equally often. If most are rare, it may cost more than it gains.
+        equally often. If most are rare, it may cost more than it gains. If few directions dominate X, as in activations
+        with outlier features, nothing is revived, and a warning says so.
     sparse_output : bool
         Whether `transform` returns a scipy csr array. Then no matrix of samples × atoms is formed.
     batch_size : int or None
@@ -302,8 +341,9 @@ class Sparse(GatedEncoder, Incremental):
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         others = [SparseAutoencoder(self.n_features_in_, summary.n_components) for _ in range(self.n_seeds - 1)]
         until = revival_samples(self.max_iter, batches)
+        assert isinstance(summary, SparseSummary)
         for each in (autoencoder_of(encoder), *others):
-            each.configure(self.gate, encoder.preprocess.rescaling.scale, revive=self.revive, revive_until=until)
+            each.configure(self.gate, encoder.preprocess.rescaling.scale, revive=summary.revive, revive_until=until)
         return Seeds(encoder, others)
 
 

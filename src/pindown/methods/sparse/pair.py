@@ -27,7 +27,7 @@ from pindown.losses import feature_jacobian
 from pindown.methods.inputs import SUMMARY_SAMPLES, ArrayOrTensor, DataLike, DataSummary, TrainingInput
 from pindown.methods.sparse.audit import SparsePairSpec
 from pindown.methods.sparse.autoencoder import Active, SparseAutoencoder, autoencoder_of, revival_samples
-from pindown.methods.sparse.estimator import GatedEncoder, Sparse
+from pindown.methods.sparse.estimator import GatedEncoder, Sparse, SparseSummary
 from pindown.methods.sparse.saelens import with_encoder
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
@@ -227,10 +227,11 @@ def _drawing(graph: FeatureGraph, n_edges: int) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class PairSummary(DataSummary):
-    """The data summary, with the preprocessing of samples after the map."""
+class PairSummary(SparseSummary):
+    """The data summary, with the preprocessing of samples after the map, and whether features are revived there."""
 
     after: Rescale | None = None
+    revive_after: bool = True
 
 
 class Pair(nn.Module):
@@ -431,8 +432,20 @@ class SparsePair(GatedEncoder):
             found = f"map takes {n_in} features, but X has {self.n_features_in_}"
             raise InputError("X", f"SparsePair: {found}. Give the samples that go into the map.")
         summary = super()._summarize(inputs, preprocessing, seed)
-        after = common_scale(ArraySource(mlp(torch.as_tensor(inputs.some_samples))))
-        return PairSummary(summary.n_components, warnings=summary.warnings, after=after)
+        mapped = mlp(torch.as_tensor(inputs.some_samples))
+        few = self._few_directions(mapped.numpy(), "map(X)") if self.revive else ""
+        return PairSummary(
+            summary.n_components,
+            warnings=(*summary.warnings, few) if few else summary.warnings,
+            notes=summary.notes,
+            revive=summary.revive,
+            after=common_scale(ArraySource(mapped)),
+            revive_after=self.revive and not few,
+        )
+
+    def _diagnose(self, x: Tensor) -> None:
+        super()._diagnose(x)
+        self._compare_with_components(self.after_, self.apply_map(x.numpy()), "map(X)")
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         assert isinstance(summary, PairSummary)
@@ -441,7 +454,7 @@ class SparsePair(GatedEncoder):
         body = SparseAutoencoder(len(mlp.outer), summary.n_components)
         pair = Pair(encoder, Encoder(copy.deepcopy(summary.after), body, Reals()), mlp, self.weight, self.n_jacobians)
         until = revival_samples(self.max_iter, batches)
-        for side in (pair.encoder, pair.after):
+        for side, revive in ((pair.encoder, summary.revive), (pair.after, summary.revive_after)):
             unit = side.preprocess.rescaling.scale
-            autoencoder_of(side).configure(self.gate, unit, revive=self.revive, revive_until=until)
+            autoencoder_of(side).configure(self.gate, unit, revive=revive, revive_until=until)
         return pair
