@@ -426,7 +426,7 @@ class SparsePair(GatedEncoder):
             what = f"the number of active features of {type(self.gate).__name__} is not bounded"
             raise InputError("gate", f"SparsePair: {what}. Use TopK, BatchTopK or Matryoshka.")
 
-    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> PairSummary:
         mlp = read_map(self.map)
         if (n_in := mlp.inner[0].shape[1]) != self.n_features_in_:
             found = f"map takes {n_in} features, but X has {self.n_features_in_}"
