@@ -11,6 +11,7 @@ import typer
 
 import pindown
 from pindown.cli.audit import audit_run
+from pindown.cli.compare import compare_sparse
 from pindown.cli.fit import check_data, fit_data, plan_fit
 from pindown.cli.messages import console, fail, interruptible, user_errors
 from pindown.cli.probe import probe_features
@@ -88,6 +89,7 @@ for name, command, example in (
     ("transform", transform_data, "pindown transform run/ new.csv -o latents.csv"),
     ("audit", audit_run, "pindown audit run/"),
     ("probe", probe_features, "pindown probe features.npz --factors factors.csv --group object -o probes.html"),
+    ("compare", compare_sparse, "pindown compare seed-0/ seed-1/ --activations activations/ -o compare.json"),
     ("demo", run_demo, "pindown demo --output demo.html"),
     ("theory", show_theory, "pindown theory contrast-sphere -d 5"),
 ):

@@ -307,6 +307,10 @@ class FiringBand(NamedTuple):
     n: int
     mean: float
 
+    def __str__(self) -> str:
+        often = f"that fire at {self.low:.2%} to {self.high:.2%} of samples" if self.high else "that never fire"
+        return f"{self.n} {often}: {self.mean:.3f}"
+
 
 def by_frequency(values: ArrayLike, frequency: ArrayLike, *, n_bands: int = 5) -> tuple[FiringBand, ...]:
     """Average a score of atoms within bands of how often they fire, as many atoms in each; dead ones by themselves.

@@ -87,10 +87,7 @@ class SeedAgreement:
             f"PW-MCC of seeds: at least {self.worst:.3f} (chance {self.chance:.3f}); {self.found:.0%} of the atoms are "
             f"found by all {self.n_seeds} seeds"
         ]
-        for band in self.bands:
-            often = f"that fire at {band.low:.2%} to {band.high:.2%} of samples" if band.high else "that never fire"
-            lines.append(f"  {band.n} {often}: {band.mean:.3f}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {band}" for band in self.bands)])
 
 
 def compare_seeds(dictionaries: Sequence[NDArray[np.floating]], frequency: Matrix | None) -> SeedAgreement:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import __version__
@@ -93,6 +94,11 @@ def read(est: Est, folder: str | Path) -> Est:
         if isinstance(body.gate, JumpReLUModule):
             body.gate.threshold.copy_(tensors["threshold"])
     return with_encoder(est, Encoder(Rescale(mean.double(), torch.ones(())), body, Reals()), gate)
+
+
+def read_atoms(folder: str | Path) -> NDArray[np.floating]:
+    """Return the atoms of a folder that SAELens wrote, whatever its gate; (n_components, n_features)."""
+    return _load(Path(folder))[1]["W_dec"].numpy()
 
 
 def with_encoder(est: Est, encoder: Encoder, gate: Gate) -> Est:
