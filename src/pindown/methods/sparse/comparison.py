@@ -18,10 +18,19 @@ from pindown.errors import InputError
 from pindown.methods.sparse.audit import SAME_ATOM
 from pindown.methods.transport import matrix_power
 from pindown.metrics.arrays import Matrix
-from pindown.metrics.dictionaries import AtomMatch, FiringBand, by_frequency, chance_pw_mcc, match_atoms
+from pindown.metrics.dictionaries import (
+    ENTRIES,
+    AtomMatch,
+    FiringBand,
+    by_frequency,
+    chance_pw_mcc,
+    match_atoms,
+    pw_mcc,
+)
 
 FORMAT, VERSION = "pindown.compare", 1
-N_ROUNDS, RIDGE = 10, 0.01  # of the fit of a distribution of directions, and fraction of I, which few atoms need
+MAX_DRAWS = 20  # of random directions for the noise floor
+N_ROUNDS, RIDGE = 10, 1e-3  # of the fit of a distribution of directions, and fraction of I, which few atoms need
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,14 +139,18 @@ def compare_dictionaries(
         first, second = (one, other) if len(dictionaries[one]) >= len(dictionaries[other]) else (other, one)
         larger, smaller = (np.asarray(dictionaries[name], dtype=np.float64) for name in (first, second))
         match = match_atoms(larger, smaller, signed=signed)
-        drawn = rng.normal(size=larger.shape) @ matrix_power(_shape(larger), 0.5)
+        spread, n_draws = (
+            matrix_power(_shape(larger), 0.5),
+            max(1, min(MAX_DRAWS, ENTRIES // (len(larger) * len(smaller)))),
+        )
+        drawn = [pw_mcc(rng.normal(size=larger.shape) @ spread, smaller, signed=signed) for _ in range(n_draws)]
         pairs.append(
             ComparedPair(
                 first,
                 second,
                 float(match.cosine.mean()),
                 chance_pw_mcc(len(smaller), smaller.shape[1], len(larger), signed=signed, random_state=random_state),
-                float(match_atoms(drawn, smaller, signed=signed).cosine.mean()),
+                float(np.mean(drawn)),
                 match,
                 () if frequency is None else by_frequency(match.cosine, frequency[second]),
             )
