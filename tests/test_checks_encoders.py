@@ -153,14 +153,14 @@ def test_latents_that_reach_the_same_variables_are_named():
 def test_two_latents_of_one_angle_are_not_independent_however_little_they_correlate():
     rng = np.random.default_rng(0)
     angle, others = rng.uniform(0, 0.8 * 2 * np.pi, 1_000), rng.normal(size=(1_000, 4))
-    bent = independent_blocks(0.0, 0.04, np.column_stack([np.cos(angle), np.sin(angle), others]), np.eye(6))
+    bent = independent_blocks(0.0, 0.025, np.column_stack([np.cos(angle), np.sin(angle), others]), np.eye(6))
     assert bent.outcome == "fails"
     assert "latents 0 and 1" in bent.why
     assert bent.statistic > 0.8  # nats, of which two normal latents that correlate by .87 share .7
-    assert independent_blocks(0.0, 0.04, np.column_stack([angle, others]), np.eye(5)).outcome == "holds"
+    assert independent_blocks(0.0, 0.025, np.column_stack([angle, others]), np.eye(5)).outcome == "holds"
     together = np.array([[1, 1, 0, 0, 0, 0], *np.eye(6, dtype=int)[2:]])
     codes = np.column_stack([np.cos(angle), np.sin(angle), others])
-    assert independent_blocks(0.0, 0.04, codes, together).outcome == "holds"  # within a block they may
+    assert independent_blocks(0.0, 0.025, codes, together).outcome == "holds"  # within a block they may
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from pindown.data import ArraySource
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity
 from pindown.methods.dictionary.autoencoder import Autoencoder
-from pindown.methods.dictionary.dependence import moments_of, widest_gap
+from pindown.methods.dictionary.dependence import latent_graph, moments_of, widest_gap
 from pindown.methods.dictionary.isomap import isomap, isomap_init
 from pindown.methods.dictionary.rotation import rotation_optima
 from pindown.metrics import linear_r2, mcc
@@ -164,6 +166,31 @@ def test_a_linear_map_changes_latents_and_their_dependence_but_not_the_bound(dat
     assert model.bound(x, seed=0) == pytest.approx(bound, rel=1e-9)
     torch.testing.assert_close(model.encoder(x), latents @ linear @ linear)
     np.testing.assert_allclose(moments_of(model, x), white)  # along white latents nothing changes
+
+
+def test_the_prior_of_mapped_latents_is_what_samples_are_drawn_from(fitted):
+    model = copy.deepcopy(fitted)
+    model.objective_.map_latents(torch.tensor([[1.0, 0.6, 0.0], [0.0, 0.8, 0.0], [0.0, 0.0, 1.0]]))
+    drawn = model._from_white(torch.randn(20_000, 3, generator=torch.Generator().manual_seed(0)))
+    np.testing.assert_allclose(np.cov(drawn.numpy().T), model.objective_.covariance(), atol=0.03)
+
+
+def test_the_graph_between_latents_has_the_edges_that_the_data_have(data):
+    model = autoencoder(data[0].x.double())
+    z = model.encode(data[0].x.double())
+    z = z - z.mean(0)
+    white = torch.linalg.inv(torch.linalg.cholesky(z.mT @ z / len(z))).mT
+    for linear, edges in (
+        (torch.eye(3), ()),
+        (torch.tensor([[1.0, 0.6, 0.0], [0.0, 0.8, 0.0], [0.0, 0.0, 1.0]]), ((0, 1),)),
+    ):
+        changed = copy.deepcopy(model)
+        changed.map_latents(white @ linear.double())
+        graph = latent_graph(changed, data[0].x.double(), n_resamples=100, random_state=0)
+        assert set(edges) <= set(graph.edges)
+        low, high = graph.interval
+        assert (low <= graph.correlation + 1e-9).all()
+        assert (graph.correlation <= high + 1e-9).all()
 
 
 def test_the_bound_is_exact_for_a_linear_gaussian_model():

@@ -6,10 +6,13 @@ rotation of three latents, scores .826.
 
 import numpy as np
 import pytest
+import torch
 from pindown_papers.sets import support_f1
 from pindown_papers.simulations import well_separated
 
 from pindown import Dictionary, theory
+from pindown.methods.dictionary import estimator
+from pindown.methods.dictionary.rotation import Resolution
 from pindown.metrics import linear_r2, mcc
 from pindown.theory.structure import identified_blocks
 
@@ -38,6 +41,22 @@ def test_latents_that_reach_different_variables_are_recovered_each_alone(seed):
     assert dictionary.guarantee is theory.DICTIONARY_BLOCKS
     assert mcc(dictionary.transform(test.x), test.z) > 0.95
     assert support_f1(dictionary.support_, DIVERSE) > 0.85
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
+def test_correlated_latents_are_recovered_each_alone_and_by_no_rotation(seed, monkeypatch):
+    world = well_separated(DIVERSE, random_state=seed)
+    covariance = 0.5 * torch.ones(3, 3) + 0.5 * torch.eye(3)
+    z = torch.randn(8_000, 3, generator=torch.Generator().manual_seed(seed)) @ torch.linalg.cholesky(covariance).T
+    x, fresh, truth = world.mixing(z[:4_000]), world.mixing(z[4_000:]), z[4_000:]
+    settings = {"n_restarts": 2, "max_iter": 400, "random_state": seed, "device": "cpu", "verbose": False}
+    dictionary = Dictionary(3, **settings).fit(x)
+    assert mcc(dictionary.transform(fresh), truth) > 0.96
+    assert np.abs(np.abs(dictionary.latent_covariance_) - covariance.numpy()).max() < 0.25
+    assert len(dictionary.latent_graph(fresh, n_resamples=50).edges) == 3
+    monkeypatch.setattr(estimator, "TRAINED", Resolution(0.1, np.inf))  # rotations only
+    assert mcc(Dictionary(3, **settings).fit(x).transform(fresh), truth) < 0.93
 
 
 # Nothing decides the rotation of these codes, and one may lie near the axes by chance: only a mean over worlds tells.

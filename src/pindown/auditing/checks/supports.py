@@ -100,7 +100,7 @@ def independent_blocks(gain: float, margin: float, latents: ArrayLike, support: 
     --------
     >>> z = np.random.default_rng(0).normal(size=(500, 2))
     >>> for support in (np.eye(2), [[1, 1], [0, 1]]):  # in the second, latent 1 reaches all that latent 0 reaches
-    ...     print([independent_blocks(gain, 0.04, z, support).outcome for gain in (0.0, 0.5)])
+    ...     print([independent_blocks(gain, 0.025, z, support).outcome for gain in (0.0, 0.5)])
     ['holds', 'holds']
     ['holds', 'fails']
     """

@@ -20,7 +20,7 @@ from pindown.auditing.refits import Refits, encoder_of
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
 from pindown.methods.dictionary.dependence import common_rows
-from pindown.methods.dictionary.rotation import MARGIN
+from pindown.methods.dictionary.rotation import TRAINED
 
 if TYPE_CHECKING:
     from pindown.methods.dictionary.estimator import Dictionary
@@ -62,7 +62,7 @@ class DictionarySpec(MethodSpec["Dictionary"]):
         common = common_rows(support[which])
         return (
             diverse_support(dependence[which], est.threshold_),
-            independent_blocks(est.oblique_gain_, MARGIN, encode(x), common),
+            independent_blocks(est.oblique_gain_, TRAINED.margin, encode(x), common),
             sufficient_nonlinearity(jacobian.reshape(len(jacobian), -1, d)[:, which], support[which]),
             structure_kept(encode, x, noise=noise),
             *apart,

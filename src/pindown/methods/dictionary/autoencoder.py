@@ -147,6 +147,11 @@ class Autoencoder(EncoderDecoder):
         self.to_latents.weight.copy_(weight)
         self.from_latents.weight.copy_(torch.linalg.inv(weight.double()))
 
+    def covariance(self) -> Matrix:
+        """Return the covariance AᵀA of the prior, (d, d)."""
+        directions = self.white_directions()
+        return directions.T @ directions
+
     def white_directions(self) -> Matrix:
         """Return the directions along which one latent of a white prior changes, as rows (d, d)."""
         return self.to_latents.weight.double().mT.cpu().numpy()

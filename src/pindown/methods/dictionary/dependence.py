@@ -21,8 +21,8 @@ from pindown.auditing.checks.supports import (
 )
 from pindown.losses import pushforward
 from pindown.losses.jacobian import Decoder
-from pindown.losses.penalties import batch_scale
 from pindown.methods.dictionary.autoencoder import Autoencoder
+from pindown.methods.dictionary.rotation import TRAINED, polished
 from pindown.metrics.arrays import Labels, Mask, Matrix
 from pindown.simulate.images import Bytes, contact_sheet
 from pindown.theory import structure
@@ -32,6 +32,7 @@ CONSTANT = 0.05  # standard deviation, relative to the largest, below which an o
 FAINT, STRONG = 0.05, 0.15  # bounds of the threshold of the support: weaker derivatives are noise, stronger are not
 RARE = 0.01  # fraction of the outputs that must have the same set of latents for it to count
 N_LATENTS, N_PIXELS = 512, 500  # latents at which derivatives by images are taken, and pixels, at most
+GROUPS = 20  # of samples, which a bootstrap draws whole
 INFORMATIVE = {2: 0.5, 4: 0.9}  # fraction of its variance that a latent's encoding explains: of vectors, of images
 
 
@@ -173,6 +174,18 @@ def is_nonlinear(moments: Matrix, support: ArrayLike) -> Mask:
     return np.asarray(np.sqrt(np.maximum(values[:, 0], 0) / values[:, -1]) > NEARLY_LINEAR)
 
 
+def conditional_spread(covariance: Matrix) -> Matrix:
+    """Return the standard deviation of each latent given all others, the unit of its derivatives; (d,).
+
+    Examples
+    --------
+    >>> conditional_spread(np.array([[1.0, 0.6], [0.6, 1.0]])).round(3).tolist()
+    [0.8, 0.8]
+    """
+    ridge = 1e-9 * covariance.diagonal().max() * np.eye(len(covariance))  # where a latent never changes
+    return np.asarray(1 / np.sqrt(np.linalg.inv(covariance + ridge).diagonal()))
+
+
 def without_independence(blocks: tuple[structure.Block, ...]) -> tuple[structure.Block, ...]:
     """Return what supports alone identify: each block joined with the latents that reach all that it reaches, and more.
 
@@ -215,7 +228,7 @@ def moments_of(model: Autoencoder, x: Tensor) -> Matrix:
 def structure_of(model: Autoencoder, x: Tensor, more: Tensor, *, are_dependent: bool) -> Structure:
     """Return the dependency structure at samples x; blocks may rest on independence if more samples show none."""
     z, found, counted = _counted(model, x)
-    units = np.diag(batch_scale(z).double().cpu().numpy())
+    units = np.diag(conditional_spread(np.cov(z.double().cpu().numpy().T).reshape(model.d, model.d)))
     strength = mean_derivatives(model.decoder, z, found, units)
     support, threshold = support_of(strength, found.varying)
     nonlinear = is_nonlinear(gradient_moments(model.decoder, z, found, counted, units), support[counted])
@@ -228,6 +241,59 @@ def structure_of(model: Autoencoder, x: Tensor, more: Tensor, *, are_dependent: 
         blocks = (joined(blocks),)
     shape = (*x.shape[1:], model.d)
     return Structure(strength.reshape(shape), support.astype(int).reshape(shape), threshold, blocks)
+
+
+class LatentGraph(NamedTuple):
+    """Which latents depend on each other: correlations, each given all other latents, and bootstrap intervals of 95 %.
+
+    An edge is a partial correlation whose interval excludes 0. Gaussian latents without an edge are independent given
+    the others. An edge has no direction, and may come from a cause that is not among the latents.
+    """
+
+    correlation: Matrix  # (d, d)
+    interval: Matrix  # (2, d, d), of the correlation
+    partial: Matrix  # (d, d), correlation given all other latents
+    partial_interval: Matrix  # (2, d, d)
+
+    @property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of latents that depend on each other given all others."""
+        low, high = self.partial_interval
+        first, second = np.nonzero(np.triu((low > 0) | (high < 0), 1))
+        return tuple(zip(first.tolist(), second.tolist(), strict=True))
+
+
+def latent_graph(model: Autoencoder, x: Tensor, *, n_resamples: int, random_state: int) -> LatentGraph:
+    """Return the graph between latents. Each resample also moves the axes to where its own count is least."""
+    parts = [each for each in x.chunk(GROUPS) if len(each) > 1]
+    axes, rng = model.white_directions(), np.random.default_rng(random_state)
+    white = [model.encode(part).double().cpu().numpy() @ np.linalg.inv(axes) for part in parts]
+    moments, second = np.stack([moments_of(model, part) for part in parts]), np.stack([z.T @ z / len(z) for z in white])
+    correlation = _correlation(axes.T @ second.mean(0) @ axes)
+    oblique = not np.allclose(axes.T @ axes, np.eye(len(axes)), atol=1e-6)
+    found = []
+    for weights in (
+        np.ones(len(parts)),
+        *rng.multinomial(len(parts), np.full(len(parts), 1 / len(parts)), n_resamples),
+    ):
+        weights = weights / len(parts)
+        moved = polished(np.tensordot(weights, moments, 1), axes, epsilon=TRAINED.epsilon, oblique=oblique)
+        found.append(_correlation(moved.T @ np.tensordot(weights, second, 1) @ moved))
+    spread = np.quantile(np.stack(found[1:]) - found[0], (0.025, 0.975), axis=0)
+    partials = np.stack([_partial(each) for each in found])
+    of_partials = np.quantile(partials[1:] - partials[0], (0.025, 0.975), axis=0)
+    partial = _partial(correlation)
+    return LatentGraph(correlation, correlation + spread, partial, partial + of_partials)
+
+
+def _correlation(covariance: Matrix) -> Matrix:
+    spread = np.sqrt(covariance.diagonal())
+    return np.asarray(covariance / spread / spread[:, None])
+
+
+def _partial(correlation: Matrix) -> Matrix:
+    """Return correlations given all other latents, with a diagonal of ones."""
+    return 2 * np.eye(len(correlation)) - _correlation(np.asarray(np.linalg.inv(correlation), dtype=np.float64))
 
 
 def _counted(model: Autoencoder, x: Tensor) -> tuple[Tensor, Outputs, Labels]:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import networks, theory
-from pindown._random import RandomState
+from pindown._random import RandomState, draw_seed
 from pindown.auditing.checks.supports import DEPENDENCE_SAMPLES
 from pindown.data import IndexedSource
 from pindown.errors import InputError
@@ -22,9 +22,16 @@ from pindown.losses import DependencyCount, DependencySparsity, Penalty, pushfor
 from pindown.methods.base import BaseEncoder
 from pindown.methods.dictionary.audit import DictionarySpec
 from pindown.methods.dictionary.autoencoder import Autoencoder, Decodes, first_samples, random_numbers
-from pindown.methods.dictionary.dependence import Structure, moments_of, reach_images, structure_of
+from pindown.methods.dictionary.dependence import (
+    LatentGraph,
+    Structure,
+    latent_graph,
+    moments_of,
+    reach_images,
+    structure_of,
+)
 from pindown.methods.dictionary.isomap import FOLDED, explained_by_latents, isomap_init
-from pindown.methods.dictionary.rotation import MARGIN, Sparsest, sparsest
+from pindown.methods.dictionary.rotation import TRAINED, sparsest
 from pindown.methods.fitting import Trained, Training
 from pindown.methods.inputs import SUMMARY_SAMPLES, ArrayOrTensor, DataLike, DataSummary, Encoded, TrainingInput
 from pindown.methods.parameters import check_penalty
@@ -110,7 +117,8 @@ class Dictionary(Decodes, BaseEncoder):
     Attributes
     ----------
     dependence_ : ndarray of shape (n_features, n_components), or (c, h, w, n_components)
-        Mean absolute derivative of each standardised observed variable by each standardised latent.
+        Mean absolute derivative of each standardised observed variable by each latent, in units of the latent's
+        standard deviation given the other latents.
     support_ : ndarray of the same shape
         Zeros and ones: which latent reaches which observed variable. `pictures` draws it.
     threshold_ : float
@@ -124,6 +132,11 @@ class Dictionary(Decodes, BaseEncoder):
     agreement_ : ndarray of shape (n_restarts,)
         Mean absolute correlation of each restart's latents, after its own rotation, with those of the best restart. Low
         values with nearly equal bounds show that the data do not decide.
+    oblique_gain_ : float
+        How many latents fewer reach an observed variable, on average, in the best basis of correlated latents than in
+        the best rotation. Above .025 the correlated latents are chosen; 0 if a rotation is as good.
+    latent_covariance_ : ndarray of shape (n_components, n_components)
+        Covariance of the prior: the identity, unless correlated latents were chosen. `latent_graph` has intervals.
     noise_ : float
         Standard deviation of the observation noise, in units of each observed variable's.
     encoder_ : torch.nn.Module
@@ -209,6 +222,22 @@ class Dictionary(Decodes, BaseEncoder):
             columns = pushforward(objective.decoder, objective.encode(self._put(array))).columns
             return self._like(X, array, (columns * objective.scale).movedim(0, -1))
 
+    def latent_graph(self, X: ArrayOrTensor, *, n_resamples: int = 200, random_state: RandomState = 0) -> LatentGraph:
+        """Return which latents depend on each other: correlations and partial correlations, with intervals of 95 %.
+
+        Parameters
+        ----------
+        X : array (n_samples, …)
+            Best thousands of samples that were held out.
+        n_resamples : int
+            Draws of the bootstrap. Each has samples, derivatives and axes of its own.
+        random_state : int, RandomState or None
+            Seed.
+        """
+        check_is_fitted(self)
+        model, x = self._model(), self._put(self._validated(X, reset=False))
+        return latent_graph(model, x, n_resamples=n_resamples, random_state=draw_seed(random_state))
+
     def pictures(self) -> Bytes:
         """Draw which pixels each latent reaches, side by side, brighter where more; bytes (height, width, 3)."""
         check_is_fitted(self)
@@ -276,23 +305,20 @@ class Dictionary(Decodes, BaseEncoder):
         assert isinstance(training.summary, DictionarySummary)
         held_out = training.summary.held_out.to(restarts[0].centre.device)
         bounds = np.array([restart.bound(held_out, seed=0) for restart in restarts])
-        found: list[Sparsest] = []
-        if self._seeks_sparsity:
-            for restart in restarts:
-                found.append(sparsest(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim]))
-                restart.map_latents(torch.as_tensor(found[-1].optima.maps[0]))
+        gains = [_choose_axes(restart, held_out) if self._seeks_sparsity else 0.0 for restart in restarts]
         best = _best_of(restarts, bounds, held_out)
-        gain = found[best].gain if found else 0.0
         latents = [restart.encode(held_out).double().cpu().numpy() for restart in restarts]
         agreement = np.array(
             [matched_sum(np.abs(correlations(each, latents[best]))) / each.shape[1] for each in latents]
         )
-        objective, log = restarts[best], logs[best]
+        objective, log, gain = restarts[best], logs[best], gains[best]
         for phase, penalty, max_iter in self._penalty_phases():
             objective.penalty = penalty
             log = _joined(log, training.minimise(objective, seed, phase, max_iter))
+            if self._seeks_sparsity:
+                gain = _choose_axes(objective, held_out)
         more = first_samples(training.first_batches(seed))[:DEPENDENCE_SAMPLES].to(held_out.device)
-        shown = structure_of(objective, held_out, more, are_dependent=gain > MARGIN)
+        shown = structure_of(objective, held_out, more, are_dependent=gain > TRAINED.margin)
         return training.trained(objective, log, Found(bounds, agreement, gain, shown))
 
     def _penalty_phases(self) -> list[tuple[str, Penalty, int]]:
@@ -331,10 +357,17 @@ class Dictionary(Decodes, BaseEncoder):
         assert isinstance(objective, Autoencoder)
         assert isinstance(found, Found)
         self.decoder_, self.bounds_, self.agreement_ = objective.decoder, found.bounds, found.agreement
-        self.oblique_gain_ = found.oblique_gain
+        self.oblique_gain_, self.latent_covariance_ = found.oblique_gain, objective.covariance()
         self.dependence_, self.support_, self.threshold_, self.blocks_ = found.structure
         with torch.no_grad():
             self.noise_ = float(objective.noise())
+
+
+def _choose_axes(model: Autoencoder, x: Tensor) -> float:
+    """Map the latents to the sparsest axes, rotated or oblique; return the gain of oblique ones."""
+    found = sparsest(moments_of(model, x), resolution=TRAINED, n_starts=N_STARTS[x.ndim])
+    model.map_latents(torch.as_tensor(np.linalg.solve(model.white_directions(), found.optima.maps[0])))
+    return found.gain
 
 
 def _best_of(restarts: list[Autoencoder], bounds: np.ndarray, held_out: Tensor) -> int:

@@ -16,12 +16,25 @@ import numpy as np
 
 from pindown.metrics.arrays import Matrix
 
-COARSE, FINE = 0.1, 0.03  # derivatives well below this count as none: first smoothly, so that starts agree
 STEPS, HALVINGS = 200, 12  # of the descent, and of a step that does not descend, at most
 SAME_COUNT = 1e-6  # a step that gains less is the last
 DEGENERATE = 0.02  # least eigenvalue of the correlations of latents; below it two of them are nearly the same
-MARGIN = 0.04  # latents per output that an oblique map must save for it to replace the best rotation …
-CORRELATED = 0.1  # … and correlation of two of its latents that samples of independent latents do not have
+CORRELATED = 0.1  # correlation of latents of an oblique map that samples of independent latents do not have
+
+
+class Resolution(NamedTuple):
+    """What counts: derivatives well above ε, and oblique maps that save more latents per output than the margin.
+
+    Both were chosen on simulations. Where latents are independent, an oblique map saves up to .03 by the derivatives of
+    a known decoder, and up to .02 by those of a fit (.036 if that is short, or a latent reaches all that another does);
+    where they correlate by .4 or more, mostly .06 and more.
+    """
+
+    epsilon: float
+    margin: float
+
+
+EXACT, TRAINED = Resolution(0.03, 0.04), Resolution(0.1, 0.025)  # derivatives of a fit have errors
 
 
 class Optima(NamedTuple):
@@ -31,7 +44,9 @@ class Optima(NamedTuple):
     counts: Matrix
 
 
-def rotation_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> Optima:
+def rotation_optima(
+    moments: Matrix, *, epsilon: float = EXACT.epsilon, n_starts: int = 64, random_state: int = 0
+) -> Optima:
     r"""Return the orthogonal A that minimise a soft count of dependencies, from each start, the best first.
 
     .. math:: \sum_{ij} \log\bigl(b_j^\top M_i b_j + \epsilon^2\bigr), \qquad B = A^{-\top} = A
@@ -42,6 +57,8 @@ def rotation_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 
     ----------
     moments
         The matrices M_i, (m, d, d), of standardised derivatives by white latents.
+    epsilon
+        Derivative that hardly counts.
     n_starts
         Random orthogonal matrices to start from.
     random_state
@@ -62,10 +79,12 @@ def rotation_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 
     >>> bool(np.ptp(rotation_optima(np.eye(2)[None], n_starts=4).counts) < 1e-9)
     True
     """
-    return _optima(moments, n_starts, random_state, oblique=False)
+    return _optima(moments, epsilon, n_starts, random_state, oblique=False)
 
 
-def oblique_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> Optima:
+def oblique_optima(
+    moments: Matrix, *, epsilon: float = EXACT.epsilon, n_starts: int = 64, random_state: int = 0
+) -> Optima:
     r"""Return the invertible A with columns of unit length that minimise the count of `rotation_optima`.
 
     As factor analysts rotate obliquely where factors correlate. Maps whose latents are nearly the same are left out, so
@@ -81,7 +100,7 @@ def oblique_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 0
     array([[1. , 0.6],
            [0.6, 1. ]])
     """
-    return _optima(moments, n_starts, random_state, oblique=True)
+    return _optima(moments, epsilon, n_starts, random_state, oblique=True)
 
 
 class Sparsest(NamedTuple):
@@ -90,15 +109,11 @@ class Sparsest(NamedTuple):
     optima: Optima  # of the kind that was chosen
     rotation: float  # soft count of the best rotation
     gain: float  # by how much that of the best oblique map is lower; 0 if it is degenerate, or as good as a rotation
-
-    @property
-    def is_oblique(self) -> bool:
-        """Whether latents that depend on each other are clearly sparser."""
-        return self.gain > MARGIN
+    is_oblique: bool
 
 
-def sparsest(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> Sparsest:
-    """Return the best rotation, unless an oblique map saves more than `MARGIN` latents per observed variable.
+def sparsest(moments: Matrix, *, resolution: Resolution = EXACT, n_starts: int = 64, random_state: int = 0) -> Sparsest:
+    """Return the best rotation, unless an oblique map saves more latents per observed variable than the margin.
 
     Correlations below `CORRELATED` may be those of a sample: then the rotation is kept, too.
 
@@ -110,15 +125,22 @@ def sparsest(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> S
     False
     True
     """
-    rotations = rotation_optima(moments, n_starts=n_starts, random_state=random_state)
-    obliques = oblique_optima(moments, n_starts=n_starts, random_state=random_state)
+    epsilon, margin = resolution
+    rotations = rotation_optima(moments, epsilon=epsilon, n_starts=n_starts, random_state=random_state)
+    obliques = oblique_optima(moments, epsilon=epsilon, n_starts=n_starts, random_state=random_state)
     correlations = obliques.maps[:1].swapaxes(1, 2) @ obliques.maps[:1] - np.eye(moments.shape[1])
     is_clear = bool((np.abs(correlations) > CORRELATED).any())
     gain = float(rotations.counts[0] - obliques.counts[0]) if is_clear else 0.0
-    return Sparsest(obliques if gain > MARGIN else rotations, float(rotations.counts[0]), gain)
+    is_oblique = gain > margin
+    return Sparsest(obliques if is_oblique else rotations, float(rotations.counts[0]), gain, is_oblique)
 
 
-def dependencies(moments: Matrix, maps: Matrix) -> Matrix:
+def polished(moments: Matrix, linear: Matrix, *, epsilon: float, oblique: bool) -> Matrix:
+    """Return the nearest optimum to a map A (d, d)."""
+    return _descend(moments, linear[None], epsilon, oblique=oblique)[0]
+
+
+def dependencies(moments: Matrix, maps: Matrix, epsilon: float = EXACT.epsilon) -> Matrix:
     """Return the soft number of latents that reach an observed variable, on average, after each of some maps.
 
     Examples
@@ -126,20 +148,20 @@ def dependencies(moments: Matrix, maps: Matrix) -> Matrix:
     >>> dependencies(np.diag([1.0, 0.0])[None], np.eye(2)[None]).round(6).tolist()
     [1.0]
     """
-    counts, (m, d, _) = _count(_squares(moments, _inverse(maps)), FINE), moments.shape
-    return (counts / m - d * math.log(FINE**2)) / math.log1p(1 / FINE**2)
+    counts, (m, d, _) = _count(_squares(moments, _inverse(maps)), epsilon), moments.shape
+    return (counts / m - d * math.log(epsilon**2)) / math.log1p(1 / epsilon**2)
 
 
-def _optima(moments: Matrix, n_starts: int, random_state: int, *, oblique: bool) -> Optima:
+def _optima(moments: Matrix, epsilon: float, n_starts: int, random_state: int, *, oblique: bool) -> Optima:
     d = moments.shape[1]
     maps = np.linalg.qr(np.random.default_rng(random_state).normal(size=(n_starts, d, d)))[0]
     maps[0] = np.eye(d)
-    for epsilon in (COARSE, FINE):
-        maps = _descend(moments, maps, epsilon, oblique=oblique)
+    for smooth in (3 * epsilon, epsilon):  # first smoothly, so that starts agree
+        maps = _descend(moments, maps, smooth, oblique=oblique)
     maps = maps[np.linalg.eigvalsh(maps.swapaxes(1, 2) @ maps)[:, 0] > DEGENERATE]
     strength = _squares(moments, _inverse(maps)).sum(1)
     maps = np.take_along_axis(maps, (-strength).argsort(1, kind="stable")[:, None], axis=2)
-    counts = dependencies(moments, maps)
+    counts = dependencies(moments, maps, epsilon)
     order = counts.argsort(kind="stable")
     return Optima(maps[order], counts[order])
 
