@@ -138,6 +138,13 @@ def test_layouts_agree_in_their_neighbours():
     assert found.reasons == ()
 
 
+def test_a_series_without_groups_is_pointed_out():
+    series = np.cumsum(RNG.normal(size=(300, 4)), axis=0)
+    found = [audited(PCA(2), series, **named) for named in ({}, {"groups": np.arange(300) // 20})]
+    assert [any("as groups" in note for note in each.notes) for each in found] == [True, False]
+    assert not any("as groups" in note for note in audited(PCA(2), X).notes)
+
+
 def test_groups_stay_together_and_global_random_numbers_are_left_alone():
     seen = []
 

@@ -55,6 +55,7 @@ NEIGHBOURS = Indeterminacy("any map that keeps neighbours", "near samples stay n
 
 PROBES = ("linear", "quadratic", "neighbours")
 EFFORT = Effort(n_seeds=1, n_permutations=199, max_samples=4_000)
+SERIES = 0.3  # correlation of samples with the next ones from which they are a series
 LEVEL = 0.01  # p-value that rules out chance
 MARGIN = 0.02  # by which agreement, or a score, must exceed that of shuffled data
 RAW_DIRECTIONS = 50  # leading principal components that stand for raw features, if there are more
@@ -293,7 +294,7 @@ def audit_embedder(
     units = np.arange(len(data)) if data.groups is None else as_numbers(data.groups)
     samples = Samples(data, None if y is None else "signal", units=units)
     held = samples.drawn(1 / 4, rng)
-    rows = np.flatnonzero(held)[:MAX_HELD_OUT]
+    rows = np.sort(rng.permutation(np.flatnonzero(held))[:MAX_HELD_OUT])
     train, held_out = samples.take(np.flatnonzero(~held)), samples.take(rows)
     half = train.drawn(1 / 2, rng)
     if not held.any() or not half.any():
@@ -321,23 +322,32 @@ def audit_embedder(
     is_learned = y is not None and not any(np.array_equal(data.signal, column) for column in named.nuisance.values())
     is_learned = is_learned and math.prod(data.signal.shape[1:]) <= MOST_COLUMNS  # positives are no label
     same = all(np.array_equal(others[0], each) for each in others[1:])
-    notes = ("fits with other seeds are equal: this method uses no seed, and only halves tell",) * same
+    notes = ["fits with other seeds are equal: this method uses no seed, and only halves tell"] * same
+    if groups is None and (alike := _likeness_of_neighbours(samples.X)) > SERIES:
+        notes.append(
+            f"samples are like the next ones (correlation {alike:.2f}), so held-out samples are like those of the"
+        )
+        notes[-1] += " fit, and scores too high: pass blocks of time, or sessions, as groups"
     return EmbeddingAudit(
         embedder.title,
         embedder.leaves_open,
         agreement,
         tuple(chain.from_iterable(stability)),
         compared.decoded("y", held_out.data.signal) if is_learned else None,
-        tuple(compared.decoded(name, column, -1) for name, column in own.nuisance.items()),
-        tuple(compared.decoded(name, column) for name, column in own.labels.items()),
-        compared.structure(own),
+        *compared.named(own),
         embedder.theorem,
         () if embedder.checks is None else tuple(embedder.checks(held_out.X, held_out.side, others[0])),
         len(samples),
         len(rows),
         n_fits + 4,
-        notes,
+        tuple(notes),
     )
+
+
+def _likeness_of_neighbours(X: NDArray[Any]) -> float:
+    """Return the correlation of samples with the next ones: of a series near 1, of independent samples near 0."""
+    x = standardise(X.reshape(len(X), -1).astype(np.float64))
+    return float((x[1:] * x[:-1]).mean())
 
 
 def audit_alone(
@@ -381,14 +391,9 @@ def audit_alone(
         named.take(rows),
         _Compared([z[rows]], None, None if X is None else as_array(X)[rows], units[rows], rng),
     )
-    return EmbeddingAudit(
-        name,
-        nuisances=tuple(compared.decoded(name, column, -1) for name, column in own.nuisance.items()),
-        labels=tuple(compared.decoded(name, column) for name, column in own.labels.items()),
-        structure=compared.structure(own),
-        n_samples=len(z),
-        n_held_out=len(rows),
-    )
+    nuisances, decoded, structure = compared.named(own)
+    counts = len(z), len(rows)
+    return EmbeddingAudit(name, None, (), (), None, nuisances, decoded, structure, None, (), *counts)
 
 
 class Named(NamedTuple):
@@ -439,7 +444,13 @@ class _Compared:
         controls = {name: found(z).worst for name, z in self.controls.items()}
         return Scored(f"{name} ({worst.measure})", worst.worst, worst.chance, worst.p_value, **controls)
 
-    def structure(self, named: Named) -> tuple[Scored, ...]:
+    def named(self, own: Named) -> tuple[tuple[Scored, ...], tuple[Scored, ...], tuple[Scored, ...]]:
+        """Return how well nuisances and labels are decoded, and how much structure is kept."""
+        nuisances = tuple(self.decoded(name, column, -1) for name, column in own.nuisance.items())
+        labels = tuple(self.decoded(name, column) for name, column in own.labels.items())
+        return nuisances, labels, self._structure(own)
+
+    def _structure(self, named: Named) -> tuple[Scored, ...]:
         """Return how many neighbours, and how much variance, are kept; within levels of the first nuisance."""
         if (x := self.x) is None:
             return ()
