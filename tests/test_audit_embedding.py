@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA, FastICA
 from typer.testing import CliRunner
@@ -91,6 +92,13 @@ def test_what_is_named_is_measured_next_to_raw_features_and_a_random_network():
     assert min(site.value, site.raw) > 0.9 > site.chance
     assert site.random is not None
     assert site.shuffled is not None
+
+
+def test_data_and_sparse_matrices_are_taken_too():
+    dense = audited(PCA(3), SHIFTED, nuisance={"nuisance": SITE})
+    of_data = audited(PCA(3), pindown.Data(SHIFTED, nuisance=SITE))
+    sparse = audited(PCA(3), csr_array(SHIFTED), nuisance={"nuisance": SITE})
+    assert dense == of_data == sparse
 
 
 def test_a_nuisance_that_a_method_removes_need_not_be_decodable():
@@ -182,6 +190,7 @@ def test_an_estimator_of_our_own_can_be_audited_like_any_other():
         (lambda: audited(PCA(2), X, SITE[:5]), InputError, "signal"),
         (lambda: audited(PCA(2), X, groups=np.zeros(N)), InputError, "groups"),
         (lambda: audited(PCA(2), X, n_fits=1), ValueError, None),
+        (lambda: audited(PCA(2), X, given=SITE), InputError, "given"),
         (lambda: audited(lambda x, side, seed: lambda new: new[:, : 1 + seed % 5], X), InputError, "method"),
         (lambda: audited(lambda x, side, seed: lambda new: np.full((len(new), 2), np.nan), X), InputError, None),
         (lambda: audited(pindown.Contrast(2), X, nuisance={"site": SITE}), InputError, "nuisance"),

@@ -275,7 +275,7 @@ BAD = {
         ),
         "Item 71 has the parts",
     ),
-    "shorter than a batch": (lambda: Streamed(images(20, shape=(3,))), "fewer samples than a batch, 256"),
+    "shorter than a batch": (lambda: Streamed(images(20, shape=(3,))), "fewer samples than a batch"),
     "shorter than a batch, and known": (
         lambda: DatasetSource(images(20, shape=(3,))),
         "batch_size=256 is larger than the 20 rows",

@@ -133,6 +133,12 @@ def audit(
     rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
     if X is not None and not isinstance(est, type) and not hasattr(est, "spec"):
         check_scalar(n_fits := 2 if n_fits is None else n_fits, "n_fits", numbers.Integral, min_val=2)
+        if given is not None:
+            raise InputError("given", "audit: only Forget has a use for `given`. Leave it out.")
+        if isinstance(X, Data):
+            of_data = {} if X.nuisance is None else {"nuisance": X.nuisance}
+            X, y, groups, nuisance = X.X, X.signal, X.groups, nuisance or of_data
+        X = X.toarray() if hasattr(X, "toarray") else X
         method, named = Embedder.of(est), Named.read(len(X), nuisance, labels)
         with stages(f"Audit of {method.title}", n_fits + 5, show=verbose) as begin:
             return audit_embedder(method, X, y, named, groups, n_fits, rng, begin)
