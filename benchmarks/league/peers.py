@@ -119,8 +119,8 @@ def _variational(data: Any, *, labelled: bool) -> np.ndarray:
 def pindown(data: Any) -> np.ndarray:
     from pindown import Forget
 
-    x = data["counts"] if "counts" in data else data["x"]
-    return Forget(verbose=False, random_state=int(data["seed"])).fit(x, data["batch"]).transform(x, data["batch"])
+    x, batch = data["x"], data["batch"]
+    return Forget(verbose=False, random_state=int(data["seed"])).fit(x, batch).transform(x, batch)
 
 
 def pindown_given_type(data: Any) -> np.ndarray:
@@ -129,7 +129,7 @@ def pindown_given_type(data: Any) -> np.ndarray:
     from pindown.data import Data
     from pindown.methods import out_of_fold
 
-    x, batch = data["counts"] if "counts" in data else data["x"], data["batch"]
+    x, batch = data["x"], data["batch"]
     kind = np.array([None if k < 0 else f"type {k}" for k in data["kind"]], dtype=object)
     forget = Forget(verbose=False, random_state=int(data["seed"])).fit(x, batch, kind)
     z, _ = out_of_fold(forget, Data(x, nuisance=batch, given=kind), n_folds=4)

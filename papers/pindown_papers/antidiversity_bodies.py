@@ -284,16 +284,19 @@ BODIES = Experiment(
         n_eval=20_000,
     ),
     notes=(
-        "none: inverse and forward model alone; KL: with a bottleneck; reversal: the body is told, and hidden by both"
-        " stages; both. The theorem on forgetting asks for codes that the action determines within a body, which is"
-        " what KL is for. late: only the second stage is told the body, and the first has more codes than the action.",
-        "recovery: R² of a nonlinear regression from codes to the true action within a body, the worst body's; pooled:"
-        " one regression for all bodies; elsewhere: fitted on the other bodies.",
-        "leakage: balanced accuracy of the worst probe that reads the body off the codes; floor: off the true actions,"
-        " which are independent of it. Chance is one in so many bodies.",
-        "transfer k: R² of a body's codes, over all columns, predicted from another's by an affine map fitted to k"
-        " pairs; 0 takes codes as they are. rollout k: the same for the displacements the codes lead to in that body,"
-        " with one draw of the pairs. Means over all ordered pairs of bodies; a guess of the mean scores 0.",
+        "none: inverse and forward model alone; KL: with a bottleneck; reversal: the body is given, and hidden by both"
+        " stages; both. The theorem on forgetting asks for latents that the action determines within a body, which is"
+        " what KL is for. late: only the second stage is given the body, and the first has more latents than the"
+        " action.",
+        "recovery: R² of a nonlinear regression from latents to the true action within a body, the worst body's;"
+        " pooled: one regression for all bodies; elsewhere: fitted on the other"
+        " bodies.",
+        "leakage: balanced accuracy of the worst probe that predicts the body from the latents; floor: from the true"
+        " actions, which are independent of it. Chance is one in so many"
+        " bodies.",
+        "transfer k: R² of a body's latents, over all columns, predicted from another's by an affine map fitted to k"
+        " pairs; 0 takes latents as they are. rollout k: the same for the displacements the latents lead to in that"
+        " body, with one draw of the pairs. Means over all ordered pairs of bodies; a guess of the mean scores 0.",
         "Invariance is not unification: what the theorem promises is recovery within each body, not transfer without"
         " pairs.",
         "All scores are of held-out transitions. Settings were chosen on seeds 10 to 14; the full profile was never"

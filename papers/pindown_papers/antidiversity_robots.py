@@ -255,7 +255,7 @@ ROBOTS = Experiment(
     name="antidiversity/robots",
     title="latent actions of six arms, from joints, in %",
     source="Anti-diversity, after Liu et al. 2026 (SCAR)",
-    headings=("codes", "told beside joints", "assumptions hold"),
+    headings=("latents", "given next to joints", "assumptions hold"),
     scores=("within", "leakage", "floor", "transfer 0", "transfer 50", "left out"),
     further=(
         "within, mean",
@@ -311,18 +311,20 @@ ROBOTS = Experiment(
         " steps; 20 transitions an episode. quick: 80 episodes of each robot, which come with the package, and seeds"
         " draw which of the 40 paired ones are held out; full: 120 episodes, and a recording for each seed"
         " (PINDOWN_ROBOTS names the folder). Settings were chosen on recording 10, which is in neither.",
-        "within: R² of the displacement of the hand, off codes by a ridge regression with squares that the other"
-        " episodes taught, the worst robot's; pooled: one regression for all robots. leakage: balanced accuracy of the"
-        " worst probe that reads the robot off codes, chance one sixth; floor: off the displacement itself.",
-        "transfer k: R² of a robot's codes, predicted from another's by an affine map fitted to k pairs; 0 takes codes"
-        " as they are, where there are as many. left out: R² of the displacement in a robot none of whose labels was"
-        " seen: codes of all are carried to one robot's by 50 pairs each. adopted: the same by LatentAction.adopt.",
+        "within: R² of the displacement of the hand, predicted from latents by a ridge regression with squares that the"
+        " other episodes taught, the worst robot's; pooled: one regression for all robots. leakage: balanced accuracy"
+        " of the worst probe that predicts the robot from latents, chance one sixth; floor: from the displacement"
+        " itself.",
+        "transfer k: R² of a robot's latents, predicted from another's by an affine map fitted to k pairs; 0 takes"
+        " latents as they are, where there are as many. left out: R² of the displacement in a robot none of whose"
+        " labels was seen: latents of all are carried to one robot's by 50 pairs each. adopted: the same by"
+        " LatentAction.adopt.",
         "labels k: R² of the displacement, read by a line that k labels of the robot taught; one line: by one line for"
         " all robots, k labels of each. 5 draws.",
         "none, KL, reversal, both: one inverse and one forward model for all robots, with zeros where one has fewer"
-        " joints; KL: with a bottleneck; reversal: the robot is told, and hidden by both stages."
-        " LatentAction: a chart for each robot, in closed form; second stage: 1 where Forget was played; codes: how"
-        " many were counted. LEACE needs the extra erasure.",
+        " joints; KL: with a bottleneck; reversal: the robot is given, and hidden by both stages."
+        " LatentAction: a map for each robot, in closed form; second stage: 1 where Forget was trained adversarially;"
+        " latents: how many were counted. LEACE needs the extra erasure.",
     ),
 )
 

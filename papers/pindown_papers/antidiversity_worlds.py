@@ -220,17 +220,17 @@ WORLDS = Experiment(
     quick=Hidden("quick", (0, 1, 2, 3, 4), n_samples=20_000, n_eval=12_000, max_iter=2_000),
     full=Hidden("full", (0, 1, 2, 3, 4), n_samples=200_000, n_eval=20_000, max_iter=20_000),
     notes=(
-        "above floor: balanced accuracy of the worst of six families of probes that read the nuisance off the codes,"
-        " less that of the worst on the true latents, which are independent of it; floor: the latter, less chance."
-        " class means, LEACE, own mean and spread (which is told the nuisance), nothing: the same for what these"
-        " erasers leave of the data. LEACE needs the extra erasure.",
-        "recovery: R² of a nonlinear regression from codes to the true latents within a value of the nuisance, the"
-        " worst value's; beside w: from codes and the true coordinates that the nuisance touches, together, so that"
+        "above floor: balanced accuracy of the worst of six families of probes that predict the nuisance from the"
+        " latents, less that of the worst on the true latents, which are independent of it; floor: the latter, less"
+        " chance. class means, LEACE, own mean and spread (which is given the nuisance), nothing: the same for what"
+        " these erasers leave of the data. LEACE needs the extra erasure.",
+        "recovery: R² of a nonlinear regression from latents to the true latents within a value of the nuisance, the"
+        " worst value's; beside w: from latents and the true coordinates that the nuisance touches, together, so that"
         " what is missing without these is not lost but entangled; from x: from the data, which hold all latents, so"
         " that what is missing there is the regression's; from class means: from what the closed form leaves."
-        " dimensions filled: effective rank of the codes, as a share of their number.",
-        "angle: the largest, in degrees, between the rows of a linear code and those of a blind one; means: of the"
-        " closed form, the complement of the differences of class means.",
+        " dimensions filled: effective rank of the latents, as a fraction of their number.",
+        "angle: the largest, in degrees, between the rows of a linear encoder and those of an invariant one; means: of"
+        " the closed form, the complement of the differences of class means.",
         "vMF clusters have κ = 10. Linear mixings have encoder=networks.linear; all else is the default of Forget. All"
         " scores are of held-out samples. Settings were chosen on seeds 10 and above; the full profile was never run.",
     ),

@@ -112,15 +112,15 @@ FULL = Recipe(
 
 _SCORES = ("unit z", "unit w", "unit MAE", "free z", "free w")
 NOTES = (
-    "unit: codes and class vectors of length 1, and a scale that is learned; free: neither. The paper's R²_o leaves the"
-    " codes free and normalises the class vectors alone, its R²_a is our free.",
-    "z, w: R² of a linear map from the codes to the latents, and from the learned vectors to those of their classes,"
-    " fitted on one half of the samples (8,192 fresh ones) or vectors and scored on the other. Ours has an intercept;"
-    " the paper's R²_o has none.",
+    "unit: latents and class vectors of length 1, and a scale that is learned; free: neither. The paper's R²_o leaves"
+    " the latents free and normalises the class vectors alone, its R²_a is our free.",
+    "z, w: R² of a linear map from the learned to the true latents, and from the learned vectors to those of their"
+    " classes, fitted on one half of the samples (8,192 fresh ones) or vectors and scored on the other. Ours has an"
+    " intercept; the paper's R²_o has none.",
     "linear is the R² of the observations themselves: the higher it is, the easier is the simulation.",
     "excess: mean divergence of the fit's class probabilities from the true posterior, which is its cross-entropy above"
     " the least possible, in hundredths of a nat.",
-    "The paper trains a perceptron with batch normalisation at a rate of .001, we a linear path beside residual blocks"
+    "The paper trains a perceptron with batch normalisation at a rate of .001, we a linear path next to residual blocks"
     " with a schedule; its ± is left out, for it is printed in other units than its mean.",
     "The quick profile was chosen on seeds 0 and 1, the full one on seed 11.",
 )
@@ -182,7 +182,7 @@ TABLE_5 = Experiment(
         " code offers, around the first axis and projected; rows 4 and 5 are ours, and break the assumption that the"
         " class vectors are an affine generator system. The encoder starts as a linear map, so that not all is lost of"
         " what the labels say nothing about.",
-        "warned: share of the fits that said so, without knowing the simulation.",
+        "warned: fraction of the fits that said so, without knowing the simulation.",
     ),
 )
 

@@ -131,7 +131,7 @@ FIGURE_5C = Experiment(
     notes=(
         *NOTES,
         "The figure's own numbers are not printed. As in the paper's public code these latents fill a box and are not"
-        " projected onto the sphere, so only free codes can follow them.",
+        " projected onto the sphere, so only free latents can follow them.",
     ),
     axes=Axes(x="truncation T", line="scale α", scores=("free z",)),
 )

@@ -186,12 +186,13 @@ FIGURE_3 = Experiment(
     quick=Pictures("quick", (0,), pixels=32, n_pictures=400, n_objects=100, n_resamples=5, max_iter=300),
     full=Pictures("full", (0, 1, 2), pixels=112, n_pictures=700, n_objects=160, n_resamples=10, max_iter=3_000),
     notes=(
-        "The paper's pictures cannot be had here, and its scores are drawn, not printed: these are composed pictures of"
+        "The paper's images cannot be had here, and its scores are drawn, not printed: these are composed images of"
         " ours, seven binary factors that are independent of each other and of the object; the protocol is theirs:"
-        " balanced resamples, linear probes of the second-to-last layer, an untrained network and raw pixels beside.",
+        " balanced resamples, linear probes of the second-to-last layer, and an untrained network and raw pixels for"
+        " comparison.",
         "Chance is 50. Objects are on one side of a division. control task: random labels of the objects.",
         "The classifier learns to tell other objects apart, whatever the factors; EfficientNet-lite0 needs two packages"
-        " (rows 4 and 5), and wants pictures of 112 pixels or more.",
+        " (rows 4 and 5), and wants images of 112 pixels or more.",
     ),
 )
 

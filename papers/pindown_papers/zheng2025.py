@@ -275,7 +275,8 @@ _HEADINGS = ("latents", "structure", "noise", "penalty", "assumptions hold")
 _FURTHER = ("chance", "supervised", "linear r2", "support f1", "nonlinearity")
 _NOTES = (
     "mcc: mean correlation after the best matching; chance is that of a random rotation. supervised: the same encoder"
-    " trained on the true latents, without noise. linear r2: of all codes together, which a rotation leaves as it is.",
+    " trained on the true latents, without noise. linear r2: of all latents together, which a rotation leaves as it"
+    " is.",
     "support f1: of the recovered graph, its columns matched by the latents. nonlinearity: the least of the"
     " simulation's observed variables, √(λ_min/λ_max) of the mean outer product of gradients on the support, × 100.",
     "The paper's simulations are not published: widths, masks and activation are ours. Twice as many observed variables"
@@ -301,7 +302,7 @@ FIGURE_4 = Experiment(
     ),
     quick=QUICK,
     full=FULL,
-    notes=(*_NOTES, "The paper draws this and prints no numbers. Low is good, beside a high Ref."),
+    notes=(*_NOTES, "The paper draws this and prints no numbers. Low is good, next to a high Ref."),
 )
 
 FIGURE_5 = Experiment(

@@ -135,12 +135,12 @@ TABLE_3 = Experiment(
     notes=(
         "Theirs: GPT2-small on OpenWebText; width, k, layer, tokens and window are not given, so that the ordering"
         " alone can be compared. Ours: what goes into the MLP of MiniLM's layer 3 (384 columns), on docstrings of"
-        " Python's library; the full profile has 16 codes for each column.",
-        "A code is dead if it never fires in a window: all tokens, or those of texts held out, whose number stands"
-        " beside. Dead codes, windows and L0 are counts, not percent; variance rebuilt is in percent, on texts held"
-        " out.",
-        "By default ours revives codes that stay silent in training, with every gate (row 4); theirs are not said to."
-        " With more codes than a third of the rows, as in the full profile, that costs more than it brings.",
+        " Python's library; the full profile has 16 features for each column.",
+        "A feature is dead if it never fires in a window: all tokens, or those of texts held out, whose number stands"
+        " beside it. Dead features, windows and L0 are counts, not percent; variance rebuilt is in percent, on texts"
+        " held out.",
+        "By default ours revives features that stay dead in training, with every gate (row 4); theirs are not said to."
+        " With more features than a third of the rows, as in the full profile, that costs more than it brings.",
         "Of the paper's ordering the full profile has half: BatchTopK leaves fewer dead than TopK. With the price on"
         " the Jacobian there are no fewer than without.",
     ),

@@ -181,7 +181,7 @@ ROWS = (
 
 TABLE_1 = Experiment(
     name="zheng2025/table1",
-    title="generators of pictures, disentanglement in %",
+    title="generators of images, disentanglement in %",
     source="After Zheng et al., Diverse Dictionary Learning, Table 1 and its comparison of penalties",
     headings=("simulation", "method"),
     scores=("FactorVAE score", "DCI"),
@@ -190,11 +190,11 @@ TABLE_1 = Experiment(
     quick=Pictures("quick", (0,), pixels=8, n_samples=2_000, n_eval=800, batch_size=64, max_iter=250),
     full=FULL,
     notes=(
-        "The paper's pictures cannot be had here: theirs are scores of Shapes3D and MPI3D, three seeds; ours are of"
-        " `mixing.Room` and `mixing.Arm`, which are other pictures. Numbers are not comparable, orderings may be.",
-        "The FactorVAE score hardly sees a rotation of the factors: read it beside DCI, MIG and mcc.",
-        "All have five codes. `Dictionary` takes twice the steps: those of its restart, and those with the penalty; so"
-        " does DisCo, those of its generator and those of directions. EncDiff is a small one, on pixels.",
+        "The paper's images cannot be had here: theirs are scores of Shapes3D and MPI3D, three seeds; ours are of"
+        " `mixing.Room` and `mixing.Arm`, which are other images. Numbers are not comparable, orderings may be.",
+        "The FactorVAE score hardly sees a rotation of the factors: read it next to DCI, MIG and mcc.",
+        "All have five latents. `Dictionary` takes twice the steps: those of its restart, and those with the penalty;"
+        " so does DisCo, those of its generator and those of directions. EncDiff is a small one, on pixels.",
         UNROLLED,
         "The quick profile is far too short for a claim.",
     ),

@@ -80,18 +80,18 @@ ROWS_8 = tuple(
 QUICK = Pictures("quick", (0, 1), pixels=8, n_samples=1_000, n_eval=600, batch_size=64, max_iter=80)
 FURTHER = ("MIG", "InfoM", "InfoE", "InfoC", "r2", "mcc", "chance mcc")
 NOTES = (
-    "**The data differ.** The paper's pictures cannot be had here: theirs are scores of Cars3D and MPI3D, three seeds;"
+    "**The data differ.** The paper's images cannot be had here: theirs are scores of Cars3D and MPI3D, three seeds;"
     " ours are of `mixing.Sprites` (size, x, y) and `mixing.Arm` (five factors). Numbers are not comparable, orderings"
     " may be.",
-    "The FactorVAE score hardly sees a rotation of the factors: read it beside DCI, MIG, InfoM and mcc. There are as"
-    " many codes as factors.",
+    "The FactorVAE score hardly sees a rotation of the factors: read it next to DCI, MIG, InfoM and mcc. There are as"
+    " many latents as factors.",
     UNROLLED,
     "The quick profile is far too short for a claim.",
 )
 
 TABLE_7 = Experiment(
     name="zheng2025/table7",
-    title="penalties and larger pictures, scores in %",
+    title="penalties and larger images, scores in %",
     source="After Zheng et al., Diverse Dictionary Learning, Table 7",
     headings=("simulation", "method"),
     scores=("FactorVAE score", "DCI"),
@@ -106,7 +106,7 @@ TABLE_7 = Experiment(
 TABLE_8 = replace(
     TABLE_7,
     name="zheng2025/table8",
-    title="penalties beside each other, disentanglement in %",
+    title="penalties next to each other, disentanglement in %",
     source="After Zheng et al., Diverse Dictionary Learning, Table 8",
     rows=ROWS_8,
 )

@@ -297,15 +297,15 @@ TABLE_1 = Experiment(
     notes=(
         "The paper has d = 10, batches of 6144, τ = 1 and 5 runs; its ± is shown where we know it. Compare"
         " linear scores first: the higher they are, the easier is the simulation.",
-        "Ours trains another encoder (a linear path beside a perceptron), and in the full profile for 8,000 steps where"
-        " the paper took 300,000.",
+        "Ours trains another encoder (a linear path next to a perceptron), and in the full profile for 8,000 steps"
+        " where the paper took 300,000.",
         "The full profile was chosen on seed 11, its widths on seed 0 as well.",
         "We score held-out samples, fitting the linear map on one half and scoring the other; the paper scored the"
         " samples the map was fitted on.",
         "supervised is the same encoder trained on the true latents: an upper bound once both have converged.",
         "mcc (in %) sees rotations, which stay free in most rows: a random rotation scores 72.9 at d = 5, 59.4 at"
         " d = 10. Row 7 is far below: of Laplace noise the third absolute moment is 6.0 along an axis and 5.3 at 45°,"
-        " so β=3 draws the codes away from the axes.",
+        " so β=3 draws the latents away from the axes.",
         "A learned temperature gives the sphere's model the simulation's κ, so that row 3 meets the assumptions after"
         " all; any_marginal corrects for latents that are not uniform (rows 9 to 12). The paper's loss does neither.",
         "The paper's public code mixes with three layers (--layers 3), whose linear scores, 64.5 on the sphere, 72.2 in"

@@ -174,8 +174,8 @@ IDENTIFICATION = Experiment(
     notes=(
         "The paper has no such table; the column of the theory is the theorem that `Contrast.guarantee` names for the"
         " model, and what of its assumptions this simulation breaks.",
-        "linear is R² of the raw observations, r2 that of the codes; both ignore affine maps. mcc ignores order, signs,"
-        " scales and shifts, but no rotation: where one stays free, mcc comes out like that of a random rotation"
+        "linear is R² of the raw observations, r2 that of the latents; both ignore affine maps. mcc ignores order,"
+        " signs, scales and shifts, but no rotation: where one stays free, mcc comes out like that of a random rotation"
         " (chance mcc) while r2 is near 100.",
         "Cubic .2 has density ∝ e^{−|x/.2|³} in each coordinate. Projected onto the sphere, noise of power 1 or 3 is no"
         " longer of that power, and the theorem for the sphere is for p = 2.",

@@ -161,7 +161,7 @@ SPRITES = Experiment(
         DIFFERENT,
         "UNI: some factors, drawn at random, take a new value; LAP: all but the shape take a Laplace step on the grid.",
         "FactorVAE's score and modularity hardly see a rotation, or give noise a high score: read them next to MIG and"
-        " DCI. Definitions are those of `pindown_papers.scores`, five codes for five factors.",
+        " DCI. Definitions are those of `pindown_papers.scores`, five latents for five factors.",
         "AdaGVAE and SlowVAE are generators, `pindown_papers.baselines`; trained on as many images for as many steps.",
         "L_AU counts each sample among its own negatives, as the paper's code does; InfoNCE does not.",
         "The quick profile is far too short for a claim. The full one has 32 × 32 pixels and 2,000 steps, so that a run"
@@ -226,7 +226,7 @@ ROOMS = Experiment(
     quick=Size("quick", (0,), pixels=16, batch_size=256, max_iter=500, n_eval=4_000),
     full=Size("full", (0, 1, 2), pixels=64, batch_size=512, max_iter=2_000, n_eval=5_000),
     notes=(
-        "3DIdent's pictures cannot be had here, so that the question is asked of `mixing.Room`: cubes, three hues, size"
+        "3DIdent's images cannot be had here, so the question is answered on `mixing.Room`: cubes, three hues, size"
         " and azimuth in a box.",
         "r2 ignores affine maps; mcc ignores order, signs, scales and shifts, but no rotation. Where the model has"
         " another power than the positives, no theorem speaks.",
