@@ -32,7 +32,7 @@ from pindown._names import printable
 from pindown.errors import InputError
 from pindown.networks.gates import TopK
 from pindown.saving.table import GROUP, TABLE, look_up
-from pindown.saving.writing import Writer
+from pindown.saving.values import Writer
 
 EVENTS = (
     *("ctypes", "exec", "import", "marshal", "os.", "pickle", "pty", "shutil", "socket", "subprocess"),
@@ -41,7 +41,7 @@ EVENTS = (
 HARMLESS = {"os.listdir", "os.scandir"}
 NAMES = (
     *("os:system", "posix:system", "builtins:eval", "subprocess:Popen", "torch:load", "torch.hub:load", "pickle:loads"),
-    *("pindown.__main__:app", "pindown.saving:load", "pindown.saving.reading:Reader", "pindown._files:os.replace"),
+    *("pindown.__main__:app", "pindown.saving:load", "pindown.saving.values:Reader", "pindown._files:os.replace"),
     *("antigravity:fly", "this:s", "__main__:main", "nn.LSTM", "nn.Module", "nn.functional.silu", "Contrast", "adam"),
     *("Reader", "load", "system", "", ":", "a:b:c", "pindown", "..:x", "\x1b[31m", "x" * 10_000),
 )

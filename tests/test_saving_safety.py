@@ -353,7 +353,7 @@ def name(name, use="estimator"):
     "foreign",
     [
         *("os:system", "builtins:eval", "torch:load", "nn.LSTM", "numpy:load", "pindown.__main__:app", "Reader"),
-        *("load", "pindown._files:os.replace", "pindown.saving.reading:Reader", "no name", "antigravity:fly", ""),
+        *("load", "pindown._files:os.replace", "pindown.saving.values:Reader", "no name", "antigravity:fly", ""),
     ],
 )
 def test_names_of_anything_else_are_refused(path, foreign, use):

@@ -11,7 +11,7 @@ from sklearn.utils import check_scalar
 from pindown import theory
 from pindown.networks.images import is_image
 from pindown.networks.preprocessing import SAMPLES_PER_FEATURE, Preprocessing
-from pindown.saving.writing import Unsaved
+from pindown.saving.values import Unsaved
 from pindown.training import Trainer
 from pindown.training.checkpoints import stable_repr
 

@@ -21,9 +21,9 @@ from pindown._files import atomic_path, pack_tensors, unpack_tensors
 from pindown._names import printable
 from pindown._random import torch_defaults
 from pindown.errors import InputError
-from pindown.saving.reading import Reader, from_format_1
+from pindown.saving.format_1 import from_format_1
 from pindown.saving.table import Named, handed_over
-from pindown.saving.writing import Writer
+from pindown.saving.values import Reader, Writer
 from pindown.training.devices import best_device
 
 __all__ = ["Saves", "load"]

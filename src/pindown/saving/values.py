@@ -1,20 +1,25 @@
-"""From JSON and tensors back to values, networks and estimators: the inverse of `pindown.saving.writing`.
+"""Estimators, networks and values as JSON and tensors (`Writer`), and back (`Reader`).
 
-Classes of the table are constructed with plain data, and networks without numbers are given the tensors of the file.
-Called are only functions that made a network: those that the user handed over, and those of `pindown.networks`.
+Text, integers, finite floats, None and lists are themselves in JSON. Everything else is an object with one key, which
+says what it is. Functions and classes are numbers in the list ``names``, networks are numbers in ``modules``.
+
+Back, classes of the table are constructed with plain data, and networks without numbers are given the tensors of the
+file. Called are only functions that made a network: those that the user handed over, and those of `pindown.networks`.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
-from collections.abc import Collection, Mapping, Sequence
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -25,28 +30,247 @@ from torch import Tensor, nn
 from pindown import _random
 from pindown._names import printable
 from pindown.networks.encoder import MADE_BY, Encoder
-from pindown.saving.table import LAYERS, LEFT_OUT, OLD_TAGS, TAGS, Named, fetch, is_value, look_up, settings_of
-from pindown.saving.writing import (
-    FITTED,
-    NATIVE,
-    Json,
-    Unsaved,
-    arguments_of,
-    check_numbers,
-    is_known,
-    state_of,
-)
+from pindown.saving.table import LAYERS, LEFT_OUT, Named, fetch, is_layer, is_value, settings_of, tag_of
 
-MOST_CALLS = 100_000
-"""Calls of modules by one call of a network: nested modules that are shared may need exponentially many."""
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
-MOST_PADDING = 1 << 24
-"""Bytes of texts beyond a multiple of those that a file has: numpy makes all texts of an array equally wide."""
+NATIVE = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+    )
+}
+"""Types of numbers that a file holds as they are; arrays of other types are written as bytes."""
+
+FITTED = re.compile(r"[A-Za-z]\w*_")  # names of fitted attributes
+LARGEST_WEIGHT = 1e18  # magnitude above which products of weights leave the range of float32
+
+MOST_CALLS = 100_000  # of modules by one call of a network: shared parts of parts may need exponentially many
+MOST_PADDING = 1 << 24  # bytes of texts beyond a multiple of those in the file: numpy makes all equally wide
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 Kind = TypeVar("Kind")
 Collected = TypeVar("Collected", bound=Collection[Any])
 
 INSIDE = "parameters buffers parts"  # keys of what a module holds, each of which a file leaves out where there is none
+
+
+@dataclass(frozen=True)
+class Unsaved:
+    """Stands for a parameter that a file cannot hold, such as a lambda. Calling it raises an error that says so."""
+
+    where: str
+    was: str
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Raise an error that names the parameter."""
+        raise ValueError(f"`{self.where}` was {self.was}, which no file can hold. Pass it to set_params to fit again.")
+
+
+class Writer:
+    """Turns values into JSON, and collects the tensors, names and modules that they refer to.
+
+    >>> writer = Writer()
+    >>> writer.value({"a": (1, math.inf)}, "where")
+    {'dict': [['a', {'tuple': [1, {'float': 'inf'}]}]]}
+    >>> writer.value(np.zeros((2, 3)), "curve"), writer.tensors["curve"].shape
+    ({'array': {'at': 'curve', 'dtype': '<f8', 'shape': [2, 3]}}, torch.Size([2, 3]))
+    """
+
+    def __init__(self) -> None:
+        self.names: list[Json] = []  # texts
+        self.modules: list[Json] = []
+        self.tensors: dict[str, Tensor] = {}
+        self.unsaved: list[str] = []  # parameters that no file can hold
+        self._written: dict[int, tuple[object, Json]] = {}  # by identity, so that what is shared stays shared
+
+    def value(self, thing: object, path: str) -> Json:
+        """Return anything as JSON; `path` says where it was found."""
+        kind = type(thing)
+        if id(thing) in self._written:
+            return self._written[id(thing)][1]
+        if isinstance(thing, np.generic):
+            return {"scalar": self._array(np.asarray(thing), path)}
+        if thing is None or isinstance(thing, bool | int | str) or (isinstance(thing, float) and math.isfinite(thing)):
+            return thing
+        if isinstance(thing, float | torch.dtype):
+            return {kind.__name__: str(thing).removeprefix("torch.")}
+        if isinstance(thing, np.ndarray):
+            return self._once(thing, self._array(thing, path))
+        if isinstance(thing, Tensor):
+            return self._once(thing, self._tensor(thing, path))
+        if isinstance(thing, nn.Module):
+            return self._once(thing, self._module(thing, path))
+        if isinstance(thing, BaseEstimator):
+            return {"estimator": self._estimator(thing, path)}
+        if isinstance(thing, Unsaved):
+            return {"unsaved": [thing.where, thing.was]}
+        if is_value(kind):
+            kept = [name for name in signature(kind).parameters if name not in LEFT_OUT.get(tag_of(kind) or "", ())]
+            return {"value": [self._name(kind, path), self._named({name: getattr(thing, name) for name in kept}, path)]}
+        if isinstance(thing, list | tuple | set | frozenset) and kind in (list, tuple, torch.Size, set, frozenset):
+            items: Iterable[object] = sorted(thing, key=repr) if isinstance(thing, set | frozenset) else thing
+            written = [self.value(item, _join(path, k)) for k, item in enumerate(items)]
+            return written if kind is list else {"tuple" if kind is torch.Size else kind.__name__: written}
+        if isinstance(thing, dict) and kind in (dict, OrderedDict):
+            return {"dict": [[self.value(k, path), self.value(v, _join(path, k))] for k, v in thing.items()]}
+        if isinstance(thing, np.random.RandomState):
+            return {"random_state": self.value(thing.get_state(), path)}
+        if isinstance(thing, torch.Generator) and thing.device.type == "cpu":
+            return {"generator": self.value(thing.get_state(), path)}
+        if isinstance(thing, partial) and not thing.args and tag_of(thing.func) is not None:
+            return {"partial": [self.value(part, path) for part in (thing.func, thing.args, thing.keywords)]}
+        if isinstance(thing, type | FunctionType) and tag_of(thing) is not None:
+            return {"name": self._name(thing, path)}
+        remedy = "Define it, or its class, at the top level of a module"
+        raise ValueError(f"{path} is {_called(thing)}, which a file cannot hold. {remedy}.")
+
+    def _once(self, thing: object, written: Json) -> Json:
+        self._written[id(thing)] = thing, written  # held on to, or another thing might get its identity
+        return written
+
+    def _named(self, things: Mapping[str, object], path: str) -> dict[str, Json]:
+        return {name: self.value(thing, _join(path, name)) for name, thing in things.items()}
+
+    def _name(self, thing: type | FunctionType, path: str) -> int:
+        tag = tag_of(thing)
+        if tag is None:
+            where = "pindown.saving.table" if thing.__module__.startswith("pindown.") else "the top level of a module"
+            raise ValueError(f"{path} is made of {thing.__qualname__}, which a file cannot name. Put it into {where}.")
+        self.names += [] if tag in self.names else [tag]
+        return self.names.index(tag)
+
+    def _array(self, array: np.ndarray, path: str) -> dict[str, Json]:
+        dtype, shape = array.dtype.str, list[Json](array.shape)
+        if array.dtype.kind in "US":
+            texts: list[Json] = [str(t, "latin-1") if isinstance(t, bytes) else t for t in array.ravel().tolist()]
+            return {"texts": {"dtype": dtype, "shape": shape, "values": texts}}
+        if array.dtype.kind == "O":
+            return {"objects": {"shape": shape, "values": self.value(array.ravel().tolist(), path)}}
+        if array.dtype.kind not in "biufcmM":
+            raise ValueError(f"{path} is an array of {array.dtype}, which a file cannot hold. Take its fields apart.")
+        if array.dtype.isnative and array.dtype.name in NATIVE:
+            array = np.ascontiguousarray(array) if min(array.strides, default=0) < 0 else array
+            tensor = torch.from_numpy(np.array(array, order="K"))  # a copy: the array may be read-only
+            return {"array": self._placed(tensor, path) | {"dtype": dtype}}
+        content = torch.from_numpy(np.frombuffer(array.tobytes(), dtype=np.uint8).copy())
+        return {"array": {"at": self._placed(content, path)["at"], "dtype": dtype, "shape": shape}}
+
+    def _tensor(self, tensor: Tensor, path: str) -> dict[str, Json]:
+        if tensor.dtype not in NATIVE.values() or tensor.layout != torch.strided:
+            raise ValueError(f"{path} is a {tensor.layout} tensor of {tensor.dtype}, which a file cannot hold.")
+        written = self._placed(tensor, path)
+        flags = {"parameter": isinstance(tensor, nn.Parameter), "grad": tensor.requires_grad}
+        written.update({name: True for name, holds in flags.items() if holds})
+        if tensor.device.type != "cpu":
+            written["device"] = tensor.device.type
+        return {"tensor": written}
+
+    def _placed(self, tensor: Tensor, path: str) -> dict[str, Json]:
+        """Store a copy of a tensor; return where, what it is, and how it lies in memory if not row by row."""
+        at, k = path, 1
+        while at in self.tensors:
+            at, k = f"{path}~{k}", k + 1
+        self.tensors[at] = tensor.detach().to("cpu", copy=True).contiguous()
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        placed: dict[str, Json] = {"at": at, "dtype": dtype, "shape": list[Json](tensor.shape)}
+        strides = torch.empty_like(tensor, device="meta").stride()  # sums are the same to the bit only with these
+        return placed if strides == self.tensors[at].stride() else placed | {"strides": list[Json](strides)}
+
+    def _estimator(self, estimator: BaseEstimator, path: str) -> dict[str, Json]:
+        kind, parameters, given = type(estimator), estimator.get_params(deep=False), dict[str, Json]()
+        for name, value in parameters.items():
+            if value is signature(kind).parameters[name].default and _is_foreign(value):
+                continue  # a function of another package, which need not be handed over for this
+            where = _join(path, name)
+            try:  # latents do not depend on parameters once they are learned, so that these may be left out
+                Writer().value(value, where)
+                given[name] = self.value(value, where)
+            except ValueError:
+                self.unsaved.append(f"`{where}` ({_called(value)})")
+                given[name] = {"unsaved": [where, _called(value)]}
+        fitted = {name: value for name, value in vars(estimator).items() if name not in parameters}
+        output = fitted.pop("_sklearn_output_config", None)
+        if odd := [name for name in fitted if not FITTED.fullmatch(name)]:
+            raise ValueError(f"{_join(path, odd[0])} is not named like a fitted attribute: no underscore at its end.")
+        learned = self._named(fitted, path)
+        content: dict[str, Json] = {"class": self._name(kind, path), "parameters": given, "learned": learned}
+        return content if output is None else content | {"output": output["transform"]}
+
+    def _module(self, module: nn.Module, path: str) -> dict[str, Json]:
+        kind, made_by = type(module), getattr(module, MADE_BY, None)
+        if any(getattr(module, hooks) for hooks in _HOOKS):
+            raise ValueError(f"{path} has hooks, which a file cannot hold. Remove them before saving.")
+        if any(each is module for part in module.children() for each in part.modules()):
+            raise ValueError(f"{path} is a part of itself, which a file cannot hold.")
+        check_numbers({**module._parameters, **module._buffers}, path)
+        plain = {k: v for k, v in vars(module).items() if not k.startswith("_") and k not in ("training", MADE_BY)}
+        undeclared = plain.keys() - settings_of(kind)
+        part: dict[str, Json]
+        if is_layer(module):
+            part = {"layer": kind.__name__, "arguments": self._named(arguments_of(module), path)}
+        elif made_by is not None and not all(map(is_known, module.modules())):
+            part = {"made": [self.value(each, path) for each in made_by]}
+        elif not undeclared:
+            part = {"class": self._name(kind, path), "attributes": self._named(plain, path)}
+        elif not is_known(module):
+            part = {"like": self._name(kind, path)}
+        else:
+            raise ValueError(f"{path} is a {kind.__name__}. Annotate in its class: {', '.join(sorted(undeclared))}.")
+        if "made" in part or "like" in part:
+            part["tensors"] = self._named(state_of(module), path)
+            part["training"] = [name for name, each in module.named_modules() if each.training]
+        else:
+            inside: dict[str, Mapping[str, object]]
+            inside = {"parameters": module._parameters, "buffers": module._buffers, "parts": module._modules}
+            part |= {name: self._named(things, path) for name, things in inside.items() if things}
+            part["training"] = module.training
+        self.modules.append(part)
+        return {"module": len(self.modules) - 1}
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return parameters and buffers by name, shared ones under each of their names."""
+    return dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+
+
+def check_numbers(tensors: Mapping[str, Tensor | None], path: str) -> None:
+    """Raise ValueError if weights or buffers are NaN, infinite, or too large to be the result of a fit."""
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.is_floating_point() and tensor.numel():
+            largest = LARGEST_WEIGHT if isinstance(tensor, nn.Parameter) else math.inf
+            if not tensor.detach().abs().max().item() < largest:
+                raise ValueError(f"{_join(path, name)} has NaN, infinite or absurdly large numbers")
+
+
+def arguments_of(layer: nn.Module) -> dict[str, object]:
+    """Return the arguments that make a layer of torch: its attributes of the same names."""
+    if isinstance(layer, nn.Sequential | nn.ModuleList):
+        return {}
+    named = {k: getattr(layer, k) for k in signature(type(layer)).parameters if k[0] != "_" and hasattr(layer, k)}
+    return {name: value is not None if name == "bias" else value for name, value in named.items()}
+
+
+def is_known(module: nn.Module) -> bool:
+    """Return whether a module is a layer of the table, or of a class of pindown."""
+    return is_layer(module) or type(module).__module__.partition(".")[0] == "pindown"
+
+
+def _is_foreign(thing: object) -> bool:
+    return isinstance(thing, FunctionType) and ":" in (tag_of(thing) or "")
+
+
+def _called(thing: object) -> str:
+    return getattr(thing, "__qualname__", None) or f"a {type(thing).__name__}"
+
+
+def _join(path: str, name: object) -> str:
+    return f"{path}.{name}" if path else str(name)
+
+
+# ---- reading ------------------------------------------------------------------------------------------------------
 
 
 class Reader:
@@ -368,118 +592,3 @@ def _check_encoder(fitted: Mapping[str, Any]) -> None:
 
 def _described(tensor: object) -> str:
     return f"{tensor.dtype} of shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else "missing"
-
-
-# ---- files of format 1
-
-_RENAMED = {
-    "BatchTopKModule": {"shares": "fractions"},
-    "BodyChart": {"reading": "weights", "by": "fitted_to"},
-    "DictionaryObjective": {"spread": "posterior", "turned": "to_latents", "turned_back": "from_latents"},
-    "Dynamics": {"chart": "encoder", "n_actions": "n_components"},
-    "Folding": {"share": "fraction", "doubt": "uncertainty"},
-    "Forget": {"n_told_": "n_nuisance_directions_"},
-    "GatedMap": {
-        **{"bend": "activation", "shift": "outer_bias"},
-        **{"first": "gate", "offset": "gate_bias", "second": "up", "other": "up_bias"},
-    },
-    "HeldOut": {"way": "step_plan", "straight": "linear"},
-    "InverseDynamics": {
-        **{"chart": "encoder", "n_actions": "n_components"},
-        **{"n_actions_": "n_components_", "kept_back_": "held_out_samples_"},
-    },
-    "LatentAction": {"own_": "body_maps_", "stage_": "removal_"},
-    "Matryoshka": {"shares": "fractions"},
-    "OwnCharts": {"charts": "maps", "sights": "features"},
-    "PairOfDictionaries": {"between": "map"},
-    "PlainMap": {"bend": "activation", "shift": "outer_bias", "first": "weight", "offset": "bias"},
-    "SecondStage": {"played": "applied"},
-    "Sight": {"drawing": "decoder"},
-    "SparseAutoencoder": {"revives": "revive", "until": "revive_until", "leftover": "residuals"},
-    "SkipMLP": {"straight": "linear", "bend": "nonlinear"},
-    "StepPlan": {"legs": "phases"},
-    "Trainer": {"way": "step_plan"},
-}
-"""Attributes, tensors and parts that have another name now, by the tag of their class."""
-
-_NESTED = {
-    ("trainer", "Trainer"): {
-        "weight_decay": "weight_decay",
-        "optimizer": "optimizer",
-        "holdout": "validation_fraction",
-    },
-    ("loss", "PairLoss"): {name: name for name in ("alpha", "any_marginal", "self_negatives")},
-}
-"""Parameters of estimators that are fields of one of their parameters now."""
-
-_ADDED = {"Whiten": {"buffers": {"scale": None}}}  # what a class did not have then, and its files lack
-
-
-def from_format_1(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the tensors and the entry of a file of format 1, converted to the present format; None for other files."""
-    if not data[8:].startswith(b'{"__metadata__":{"pindown":"{\\"format\\":1,'):
-        return None
-    from safetensors.torch import load
-
-    tensors, header = load(data), json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    entry = json.loads(header["__metadata__"]["pindown"])
-    digest = hashlib.sha256(json.dumps(entry["content"], allow_nan=False, separators=(",", ":")).encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    if entry["sha256"] != digest.hexdigest():
-        raise ValueError("its content does not match its checksum: it is damaged")
-    names = [_tag(name) for name in entry["content"]["names"]]
-    return tensors, {**entry, "content": {**_upgraded(entry["content"], names), "names": names}}
-
-
-def _tag(old: str) -> str:
-    module, _, name = old.partition(":")
-    ours = module.partition(".")[0] == "pindown"
-    return (OLD_TAGS.get(old) or TAGS.get(old) or name) if ours else old.replace("torch.nn:", "nn.")
-
-
-def _upgraded(old: Any, names: list[str]) -> Any:
-    """Return JSON of format 1 with the present names of parts, without arguments that classes no longer have."""
-    if isinstance(old, list):
-        return [_upgraded(each, names) for each in old]
-    if not isinstance(old, dict):
-        return old
-    new = {key: _upgraded(value, names) for key, value in old.items()}
-    match new:
-        case {"value": [int(number), dict(fields)]}:
-            new["value"][1] = _known(_renamed(fields, names[number]), names[number])
-        case {"class": int(number), "parameters": dict(parameters), "learned": dict(learned)}:
-            parameters = _renamed(_nested(parameters, names), names[number])
-            new["parameters"], new["learned"] = _known(parameters, names[number]), _renamed(learned, names[number])
-        case {"class": int(number), "attributes": dict(attributes)}:
-            attributes.pop("_is_accelerate_prepared", None)
-            for kind in ("attributes", "parameters", "buffers", "parts"):
-                new[kind] = _renamed(new.get(kind, {}), names[number])
-            for kind, added in _ADDED.get(names[number], {}).items():
-                new[kind] = added | new.get(kind, {})
-    return new
-
-
-def _nested(parameters: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Return the parameters of an estimator, of which some are fields of others now; ``names`` may grow."""
-    for (outer, tag), fields in _NESTED.items():
-        moved = {new: parameters[old] for old, new in fields.items() if old in parameters}
-        if moved:
-            if outer not in parameters and tag not in names:
-                names.append(tag)
-            number, present = parameters.get(outer, {"value": [names.index(tag), {}]})["value"]
-            others = {name: value for name, value in parameters.items() if name not in fields}
-            parameters = others | {outer: {"value": [number, present | moved]}}
-    return parameters
-
-
-def _renamed(fields: dict[str, Any], tag: str) -> dict[str, Any]:
-    names = _RENAMED.get(tag, {})
-    return {names.get(name, name): value for name, value in fields.items()}
-
-
-def _known(fields: dict[str, Any], tag: str) -> dict[str, Any]:
-    """Return the arguments that a class still has."""
-    known = signature(look_up(tag)).parameters if tag in TAGS.values() else fields
-    return {name: value for name, value in fields.items() if name in known and name not in LEFT_OUT.get(tag, ())}
