@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from pindown.auditing.checks.noise import Encode, Noise, noise_left
-from pindown.auditing.checks.samples import N_PARTS, splittable_samples
+from pindown.auditing.checks.samples import MIN_AUDITED_SAMPLES, N_PARTS, splittable_samples
 from pindown.auditing.checks.verdict import Verdict
 from pindown.data.data import NEXT, Data, Sides, roles_of
 from pindown.data.files import require_in_memory
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 N_BLOCKS = 40  # blocks of a time series, so that held-out samples are no neighbours of those learned from
 FEW = 10  # median number of positives of one group up to which they stay together
 MAX_HELD_OUT = 4_000  # held-out samples that are used: with more, what is measured would change little
+COPIES = 0.05  # fraction of samples that are equal to others from which on they stay together
 STRETCH, SLOPE = 1.5, 0.3  # another initialisation's largest stretch, and its slope for negative values
 WIDEST = 2_000  # features up to which a map of all of them is made
 
@@ -175,8 +176,22 @@ def read(est: Any, X: Any, y: object, sides: Sides) -> Samples:
         raise InputError("floor", "audit: `floor` bounds the leakage of a nuisance, and there is none. Leave it out.")
     used = {name: side for name, side in data.side_variables.items() if name in (*roles, "floor")}
     truth = None if data.truth is None else data.truth.reshape(len(X), -1).astype(np.float64)
-    units = None if data.groups is None else as_numbers(data.groups.reshape(-1))
+    units = copies(X) if data.groups is None else as_numbers(data.groups.reshape(-1))
     return est.spec.refitting.samples(est, Samples(Data(X, truth=truth, **used), role, units=units))
+
+
+def copies(X: np.ndarray) -> IntArray | None:
+    """Return equal numbers for equal samples, which must stay on one side of a split; None if hardly any are equal.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(size=(80, 2))
+    >>> copies(x) is None, len(np.unique(copies(np.repeat(x, 2, axis=0))))
+    (True, 80)
+    """
+    rows = np.ascontiguousarray(X)
+    different, number = np.unique([hash(row.tobytes()) for row in rows], return_inverse=True)
+    return number if MIN_AUDITED_SAMPLES <= len(different) < (1 - COPIES) * len(rows) else None
 
 
 def divide(samples: Samples, rng: np.random.Generator) -> tuple[Samples, Samples]:
