@@ -261,3 +261,13 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(of_classes, tmp_path,
         of_classes.save(path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_copies_of_samples_are_no_evidence_that_noise_was_learned():
+    rng = np.random.default_rng(0)
+    some = rng.integers(100, size=1_000)  # each sample and its label ten times
+    x, y = rng.normal(size=(100, 6))[some], rng.integers(4, size=100)[some]
+    est = Classify(3, max_iter=60, batch_size=256, verbose=False, random_state=0).fit(x, y)
+    found = audit(est, x, y, n_fits=2, random_state=0)
+    assert not found.claims
+    assert found.scores[0].value < 0.5 < found.scores[0].yours  # the fit has seen all of them

@@ -75,15 +75,22 @@ class ClassifyComparison(Comparison["Classify"]):
         p(class | X) determines log-odds for any number of classes, and these directions do not depend on a rotation of
         the latents.
         """
+        labels = np.asarray(train.signal).reshape(-1)
+        train, labels = train.take(seen := np.flatnonzero(np.isin(labels, est.classes_))), labels[seen]
         known, new = (est.transform(part.X) @ est.class_vectors_.T for part in (train, data))
         known, new = (odds - odds.mean(1, keepdims=True) for odds in (known, new))
-        labels = torch.as_tensor(np.searchsorted(est.classes_, np.asarray(train.signal).reshape(-1)))
-        member = torch.nn.functional.one_hot(labels, len(est.classes_)).double()
+        numbers = torch.as_tensor(np.searchsorted(est.classes_, labels))
+        member = torch.nn.functional.one_hot(numbers, len(est.classes_)).double()
         along = fisher(torch.as_tensor(known).double(), member / member.sum(0).clamp_min(1)).numpy()
         return np.asarray((new - known.mean(0)) @ along[: est.n_components_].T, dtype=np.float64)
 
     def predictions(self, est: Classify, data: Data) -> Matrix:
-        return np.asarray(est.predict_proba(data.X), dtype=np.float64)
+        """Return the probabilities of the classes in the data, 0 of those that a fit has not seen."""
+        every = np.unique(np.asarray(data.signal).reshape(-1))
+        known = np.isin(est.classes_, every)
+        found = np.zeros((len(data), len(every)))
+        found[:, np.isin(every, est.classes_)] = est.predict_proba(data.X)[:, known]
+        return found
 
 
 class ClassifyRefitting(Refitting["Classify"]):
