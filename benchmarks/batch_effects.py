@@ -1,12 +1,13 @@
 """Batch correction compared: PCA, z-score, ComBat, LEACE, Harmony, and `Forget` with and without labels.
 
-Run ``python benchmarks/batch_effects.py [--pbmc FOLDER] [--seeds 2 5]``. PBMC of three donors are
-``data/pbmc_3500_pcs.tsv.gz`` and ``data/pbmc_3500_meta.tsv.gz`` of the repository slowkow/harmonypy, in FOLDER; types
-are clusters of the largest donor, transferred to the others where three rules agree. The other data are simulated
-counts of two protocols (in one study the second lacks three of ten types), and scikit-learn's tables, shifted and
-scaled by three simulated sites (in one study each, sites see classes in other proportions). ``--peers`` adds LEACE and
-Harmony, in an environment with concept-erasure and harmonypy, which needs no pindown. Constants of `Forget` were chosen
-on seed 0 and on PBMC, whose only seed is that of types drawn as given; seeds to quote begin with 2.
+Run ``python benchmarks/batch_effects.py [--pbmc FOLDER] [--emg FILE] [--seeds 3 5] [--only STUDY ...]``. PBMC of three
+donors are ``data/pbmc_3500_pcs.tsv.gz`` and ``data/pbmc_3500_meta.tsv.gz`` of the repository slowkow/harmonypy, in
+FOLDER; types are clusters of the largest donor, transferred to the others where three rules agree. FILE is geomstats'
+emg.csv, of four sessions and five gestures. The other data are simulated counts of two protocols (in one study the
+second lacks three of ten types), and scikit-learn's tables, shifted and scaled by three simulated sites (in one study
+each, sites see classes in other proportions). ``--peers`` adds LEACE and Harmony, in an environment with
+concept-erasure and harmonypy, which needs no pindown. Constants of `Forget` were chosen on seeds 0 and 2 and on PBMC;
+seeds to quote begin with 3.
 
 Scores: *batch*, how well the best of three classifiers recognises the batch within a type, held out (0 is chance, 1
 certainty); *type*, balanced accuracy of a linear classifier, cross-validated; *carried*, of 15 nearest neighbours in
@@ -101,6 +102,20 @@ def blood_cells(folder: Path) -> Study:
     return Study("blood cells", x, batch, agreed)
 
 
+def muscles(file: Path) -> Study:
+    """Read log spreads of eight electrodes in half-second windows: four sessions, five gestures."""
+    import pandas as pd
+
+    samples = pd.read_csv(file)
+    recording = (samples[["label", "exp"]] != samples[["label", "exp"]].shift()).any(axis=1).cumsum()
+    window = samples.groupby(recording).cumcount() // 125
+    cut = samples.groupby([recording.rename("recording"), window.rename("window")])
+    whole = cut.size() == 125
+    x = np.log(cut[[f"c{i}" for i in range(8)]].std() + 0.5)[whole].to_numpy()
+    batch, kind = (np.unique(cut[name].first()[whole], return_inverse=True)[1] for name in ("exp", "label"))
+    return Study("muscles", x, batch, kind)
+
+
 def counts(seed: int, *, missing: bool) -> Study:
     """Draw log-normalised counts of ten types of cells, by two protocols."""
     rng, n, genes, types = np.random.default_rng(seed), 3_000, 1_000, 10
@@ -137,10 +152,12 @@ def table(name: str, seed: int, *, other: bool) -> Study:
     return Study(f"{name}{', other proportions' if other else ''}", x, batch, kind)
 
 
-def studies(folder: Path | None, seed: int) -> Iterator[Study]:
+def studies(folder: Path | None, seed: int, emg: Path | None = None) -> Iterator[Study]:
     """Return all studies of a seed, and one with shuffled batches."""
     if folder is not None:
         yield blood_cells(folder)
+    if emg is not None:
+        yield muscles(emg)
     for missing in (False, True):
         yield counts(seed, missing=missing)
     for name in ("wine", "breast_cancer", "digits"):
@@ -258,13 +275,18 @@ def main() -> None:
     """Measure, and add to the record."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--pbmc", type=Path)
+    parser.add_argument("--emg", type=Path)
+    parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--seeds", type=int, nargs=2, default=(2, 5))
     parser.add_argument("--peers", action="store_true")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")  # what leaks is what is measured
     rows = json.loads(RECORD.read_text())["rows"] if RECORD.exists() else []
     for seed in range(*asked.seeds):
-        for study in studies(asked.pbmc if seed == asked.seeds[0] else None, seed):
+        first = seed == asked.seeds[0]
+        for study in studies(asked.pbmc if first else None, seed, asked.emg if first else None):
+            if asked.only and study.name not in asked.only:
+                continue
             new = [*measured(study, seed, peers=asked.peers)]
             made = {(row["study"], row["seed"], row["method"]) for row in new}
             rows = [row for row in rows if (row["study"], row["seed"], row["method"]) not in made] + new

@@ -1,6 +1,7 @@
 """Batch-specific maps: what `Forget` does to tables by default, and what it leaves alone."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -415,3 +416,78 @@ def test_annotated_data_get_latents_and_what_was_found():
 def test_with_classes_given_shuffled_batches_are_left_alone_too():
     x, site, cluster = sites(n=600)
     assert fit_batch_maps(x, np.random.default_rng(3).permutation(site), 2, labels=cluster).removes_nothing
+
+
+# what is kept, and what is left
+
+
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # a little leaks
+def test_a_cluster_of_one_batch_is_named():
+    x, site, cluster = sites(missing=[(1, 0)])
+    forget = Forget(**quick).fit(x, np.array(["a", "b"])[site])
+    alone = forget.batch_maps_.clusters(x, site)
+    named = {int(name.split()[1]) for name in forget.alone_}
+    assert set(forget.alone_.values()) == {"a"}
+    assert set(cluster[np.isin(alone, list(named))].tolist()) == {0}
+    given = Forget(**quick).fit(x, site, given=np.array(list("uvwxyz"))[cluster])
+    assert given.alone_ == {"u": "0"}
+    assert Forget(**quick).fit(*sites()[:2]).alone_ == {}
+
+
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # a part of the effects stays
+def test_strength_removes_a_part_and_the_curve_has_the_plain_tools():
+    x, site, _ = sites(n=800)
+    forget = Forget(**quick).fit(x, site)
+    points = forget.curve(x, site, fractions=(0.0, 0.5, 1.0))
+    assert [point.name for point in points] == ["Forget"] * 3 + ["z-score", "ComBat", "LEACE"]
+    none, half, full = (point.leakage for point in points[:3])
+    assert none > half > full
+    assert full < min(point.leakage for point in points[3:]) + 0.02
+    assert min(point.structure.neighbours for point in points) > 0.6
+    partly = Forget(strength=0.25, **quick).fit(x, site)
+    latents = partly.transform(x, site)
+    np.testing.assert_allclose(partly.inverse_transform(latents, site), x, atol=1e-2)
+    assert full < worst(latents, site) < none
+    with pytest.raises(ValueError, match="curve"):
+        Forget(encoder=networks.linear, max_iter=2, **quick).fit(x, site).curve(x, site)
+
+
+def test_a_small_shift_of_one_cluster_is_halved_without_labels():
+    x, site, cluster = sites(n=2_000)
+    x[(site == 1) & (cluster == 2)] += 0.7  # with 1.5, nothing tells it from a type of its own
+    latents = fit_batch_maps(x, site, 2).encode(x, site)
+    assert apart(standardised(x, site), site, cluster)[2] > 2 * apart(latents, site, cluster)[2]
+
+
+def test_a_new_batch_that_is_unlike_the_others_is_warned_of():
+    x, site, _ = sites()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)  # a little leaks
+        forget = Forget(**quick).fit(x, site)
+    unlike = np.random.default_rng(0).choice([-40.0, 0.0, 40.0], size=(300, 8))
+    with pytest.warns(IdentifiabilityWarning, match="unlike the others"):
+        forget.add_batch(unlike, 2)
+
+
+def test_a_nuisance_that_a_given_label_determines_is_refused_by_plan_and_fit_alike():
+    x, site, _ = sites(n=300)
+    reasons = []
+    fit = partial(Forget(**quick).fit, x, site, given=site)
+    for refused in (fit, partial(pindown.plan, x, nuisance=site, given=site)):
+        with pytest.raises(ValueError, match="given") as error:
+            refused()
+        reasons.append(str(error.value))
+    assert reasons[0] == reasons[1]
+
+
+def test_large_batches_of_correlated_features_leave_no_trace_in_small_components():
+    rng = np.random.default_rng(0)
+    site = np.arange(900) % 3
+    x = rng.normal(size=(900, 3)) @ rng.normal(size=(3, 12)) + 0.02 * rng.normal(size=(900, 12))
+    x = x * np.exp(0.4 * rng.normal(size=(3, 12)))[site] + rng.normal(size=(3, 12))[site]
+    latents = fit_batch_maps(x, site, 3).encode(x, site)
+    assert latents.shape == x.shape
+    assert (
+        np.abs([np.corrcoef(a, b)[0, 1] for a, b in zip(latents.T, standardised(x, site).T, strict=True)]).min() > 0.9
+    )
+    assert worst(latents, site) < worst(standardised(x, site), site) + 0.05

@@ -54,3 +54,16 @@ def test_arrays_of_other_lengths_raise():
     X, level = rows()
     with pytest.raises(InputError):
         structure_kept(X, X[:10], level)
+
+
+def test_clusters_within_levels_count_and_many_features_are_compared_by_components():
+    rng = np.random.default_rng(0)
+    level, kind = np.arange(800) % 2, rng.integers(4, size=800)
+    x = 6 * rng.normal(size=(4, 2))[kind] + rng.normal(size=(800, 2))
+    kept = structure_kept(x, x + 9 * level[:, None], level, random_state=0)
+    lost = structure_kept(x, rng.normal(size=(800, 2)), level, random_state=0)
+    assert kept.clusters > 0.95
+    assert lost.clusters < 0.1
+    wide = x @ rng.normal(size=(2, 400)) + 3 * rng.normal(size=(800, 400))
+    assert structure_kept(wide, wide, level, random_state=0).neighbours > 0.5  # noise of 370 directions is left out
+    assert structure_kept(wide, x, level, random_state=0).variance > 0.5

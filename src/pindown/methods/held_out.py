@@ -32,6 +32,7 @@ class HeldOut:
     n_steps: int  # number of steps that led to the weights that were kept
     linear: bool = False  # whether an encoder that can be nonlinear was left linear, because that validates better
     step_plan: StepPlan | None = None  # these steps, for refits with too few samples to find them again
+    note: str = ""  # what else was measured on these samples
 
     @property
     def overfits(self) -> bool:
@@ -63,5 +64,6 @@ class HeldOut:
     def __str__(self) -> str:
         where = "held-out samples" if self.n_folds == 1 else f"samples held out in {self.n_folds} folds"
         chance = "" if self.chance is None else f" (chance {printed(self.chance)})"
+        note = f"; {self.note}" if self.note else ""
         own = "" if self.trained is None else f", {printed(self.trained)} on training samples"
-        return f"{self.name}: {printed(self.score)} on {self.n_samples} {where}{own}{chance}"
+        return f"{self.name}: {printed(self.score)} on {self.n_samples} {where}{own}{chance}{note}"

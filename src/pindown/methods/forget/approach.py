@@ -62,6 +62,7 @@ class Learned:
     notes: tuple[object, ...] = ()
     doubts: tuple[str, ...] = ()
     n_folds: int = 1
+    alone: Mapping[str, str] = field(default_factory=dict)  # types that occur in one level only
 
     @property
     def held_out(self) -> HeldOut | None:
@@ -69,7 +70,8 @@ class Learned:
         if (probe := self.history.probe) is None:
             return None
         name, n_steps = f"{probe.measure} of the best probe of the nuisance", len(self.history.classifier_loss)
-        return HeldOut(name, probe.worst, None, probe.chance, probe.n_samples, self.n_folds, n_steps)
+        kept = "" if self.structure is None else str(self.structure)
+        return HeldOut(name, probe.worst, None, probe.chance, probe.n_samples, self.n_folds, n_steps, note=kept)
 
 
 @dataclass(frozen=True, eq=False)

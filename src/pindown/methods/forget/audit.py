@@ -54,7 +54,7 @@ from pindown.data.data import Data
 from pindown.data.labels import IntArray, is_quantity, read_labels
 from pindown.errors import InputError, warn
 from pindown.methods.forget.approach import ForgetSummary
-from pindown.methods.forget.nuisance import as_table, read_columns
+from pindown.methods.forget.nuisance import Column, as_table, assemble, read_columns, read_strata
 from pindown.metrics import PROBES, Effort, leakage
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assumption
 
@@ -157,6 +157,7 @@ class ForgetSpec(MethodSpec["Forget"]):
 
     def checks_before(self, est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
         label = _label(est, data)
+        _refuse_confounded(label, data.given)
         counted = enough_samples(len(whole), d, whole.signal), common_levels(_label(est, whole))
         verdicts = with_better(before(data.X, d, signal=data.signal, nuisance=label), *counted)
         if _by_level(est):  # such a fit knows the nuisance, and need not be linear
@@ -194,6 +195,7 @@ class ForgetSpec(MethodSpec["Forget"]):
 
     def plan(self, est: Forget, data: Data, summary: Summary) -> Plan:
         nuisance, signal, given = _label(est, data), data.signal, data.given
+        _refuse_confounded(nuisance, given)
         rows = signal_coordinates(data.X)[0]
         confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
         n_directions, touched = touched_dimensions(rows, nuisance)
@@ -248,6 +250,13 @@ def _label(est: Forget, data: Data) -> IntArray:
     if np.ndim(data.nuisance) == 1 and _n_bins(est, data.nuisance) is None:
         return read_labels("nuisance", data.nuisance, len(data))
     return joint_label(est, data.nuisance, len(data))
+
+
+def _refuse_confounded(label: IntArray, given: Any) -> None:
+    """Raise as a fit would if a given label determines the nuisance."""
+    if given is not None:
+        strata = read_strata(given, len(label), may_miss=True)
+        assemble([label], [Column(np.unique(label))], np.where(strata < 0, strata.max() + 1, strata)).refuse_identical()
 
 
 def _in_own_units(fit: Forget, latents: NDArray[Any]) -> NDArray[Any]:

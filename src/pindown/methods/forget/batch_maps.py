@@ -17,7 +17,7 @@ from pindown.methods.forget.mixture import (
     number_of_components,
     selected_start,
 )
-from pindown.metrics.arrays import Labels, Matrix, largest_positive, mean_by_label, sum_by_label
+from pindown.metrics.arrays import Labels, Matrix, contingency, largest_positive, mean_by_label, sum_by_label
 from pindown.networks.preprocessing import spectrum
 
 FEW, PLENTY = 50, 100
@@ -37,14 +37,18 @@ UNCORRELATED, DECREASING = 0.1, 0.9
 """Root mean square of correlations up to which features count as uncorrelated; and rank correlation of their order with
 falling spreads from which they count as principal components, whose scale is kept."""
 
-N_REFINEMENTS = 2
-"""Rounds of scaling features within clusters and of refitting the clusters."""
+N_STARTS, N_REFINEMENTS = 4, 2
+"""Initialisations of a mixture; and rounds of scaling features within clusters and of refitting the clusters."""
 
 N_JOINING_STEPS, SCALE_PRIOR = 3, 20.0
 """Rounds of scaling and clustering a new batch; and prior samples of one scale for all its features."""
 
 TESTED_SAMPLES, N_SHUFFLES = 2_500, 99
 """Largest number of samples of the test of whether batches differ; and number of permutations."""
+
+LONE, ENOUGH = 0.02, 10
+"""Fraction of a cluster in other batches up to which it counts as one batch's own; and how many of its samples other
+batches would have if they had its share."""
 
 N_INVERSION_STEPS = 60
 """Damped steps of the fixed-point iteration that inverts a map."""
@@ -147,6 +151,10 @@ class BatchMaps:
         Clusters of samples, and the effect of each batch on them; None if batches have no effect.
     rotated_back : bool
         Whether latents are corrected features, V z, rather than z.
+    fraction : float
+        Fraction of the effects to remove: 0 leaves latents of one map for all batches.
+    typical : tuple of (float, float) or None
+        Mean and standard deviation of the log-density of the samples that the maps were estimated from.
     """
 
     shift: Matrix
@@ -154,6 +162,13 @@ class BatchMaps:
     basis: Matrix
     mixture: Mixture | None = None
     rotated_back: bool = False
+    fraction: float = 1.0
+    typical: tuple[float, float] | None = None
+
+    def density(self, x: Matrix, batch: Labels) -> Matrix:
+        """Return the log-density of the components of samples, given their batch; (n,)."""
+        p = self.scaled(x, batch)
+        return -0.5 * np.square(p).sum(1) if self.mixture is None else self.mixture.log_likelihood(p, batch)
 
     @property
     def n_components(self) -> int:
@@ -167,13 +182,28 @@ class BatchMaps:
 
     def encode(self, x: Matrix, batch: Labels) -> Matrix:
         """Return the latents of samples, given the indices of their batches; (n, k)."""
-        p = self.scaled(x, batch)
-        z = p if self.mixture is None else p - self.mixture.effects(p, batch)
+        z = self._corrected(x, batch)
+        if self.fraction < 1:
+            z = self.fraction * z + (1 - self.fraction) * self._uncorrected(x)
         return z @ self.basis.T if self.rotated_back else z
+
+    def _corrected(self, x: Matrix, batch: Labels) -> Matrix:
+        p = self.scaled(x, batch)
+        return p if self.mixture is None else p - self.mixture.effects(p, batch)
+
+    def _uncorrected(self, x: Matrix) -> Matrix:
+        return np.asarray((x - self.shift.mean(0)) / np.exp(np.log(self.scale).mean(0)) @ self.basis)
 
     def decode(self, z: Matrix, batch: Labels) -> Matrix:
         """Return samples (n, d) from latents; components that were dropped are at their mean."""
         z = z @ self.basis if self.rotated_back else z
+        full = z  # the latents if all effects were removed
+        for _ in range(N_INVERSION_STEPS if self.fraction < 1 else 0):
+            own = self.fraction * full + (1 - self.fraction) * self._uncorrected(self._decoded(full, batch))
+            full = full + 0.5 * (z - own)
+        return self._decoded(full, batch)
+
+    def _decoded(self, z: Matrix, batch: Labels) -> Matrix:
         p = z
         if self.mixture is not None:
             for _ in range(N_INVERSION_STEPS):
@@ -308,7 +338,9 @@ def fit_batch_maps(
     if labels is not None:
         n_clusters, labels = int(labels.max()) + 1, labels[some]
     x, batch, p = x[some], batch[some], p[some]
-    mixture = fit_mixture(p, batch, start, n_clusters, removes=removes, labels=labels, random_state=random_state)
+    mixture = fit_mixture(
+        p, batch, start, n_clusters, removes=removes, labels=labels, n_starts=N_STARTS, random_state=random_state
+    )
     maps = replace(maps, mixture=mixture)
     for _ in range(N_REFINEMENTS if matters and n_clusters > 1 else 0):
         maps = _refined(maps, x, batch, labels, removes=removes)
@@ -353,6 +385,21 @@ def refit_batch_maps(maps: BatchMaps, x: Matrix, batch: Labels, *, labels: Label
     p = other.scaled(x, batch)
     responsibility = maps.mixture.responsibilities(p, batch)
     return replace(other, mixture=maximised(p, batch, responsibility, maps.mixture.shifts, labels=labels))
+
+
+def lone_clusters(cluster: Labels, batch: Labels) -> dict[int, int]:
+    """Return the batch of each cluster that occurs in one batch only, though others have samples enough to show it.
+
+    Examples
+    --------
+    >>> lone_clusters(np.repeat([0, 1, 0, 2, 1], 50), np.repeat([0, 0, 1, 1, 1], 50))
+    {2: 1}
+    """
+    table = contingency(cluster, batch)
+    n, own = table.sum(1), table.argmax(1)
+    expected = n * (1 - table.sum(0)[own] / len(batch))
+    lone = (n - table.max(1) <= LONE * n) & (expected >= ENOUGH)
+    return {int(c): int(own[c]) for c in np.flatnonzero(lone)}
 
 
 def batch_matters(x: Matrix, batch: Labels, n_batches: int, rng: np.random.Generator) -> bool:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
 
-from pindown.data.labels import as_numbers, combined
+from pindown import _random
+from pindown._names import listed
+from pindown.data.labels import as_numbers, combined, missing
 from pindown.data.splits import assign_folds
 from pindown.methods.fitting import Trained, Training
 from pindown.methods.forget.adversarial import History
@@ -22,7 +25,7 @@ from pindown.methods.forget.approach import (
     nuisance_doubts,
     probe,
 )
-from pindown.methods.forget.batch_maps import BatchMaps, fit_batch_maps, refit_batch_maps
+from pindown.methods.forget.batch_maps import BatchMaps, fit_batch_maps, lone_clusters, refit_batch_maps
 from pindown.methods.forget.linear_erasure import Directions, directions, some_rows
 from pindown.methods.forget.nuisance import NuisanceReader, NuisanceTable, assemble, read_columns, read_strata
 from pindown.methods.inputs import TrainingInput
@@ -32,6 +35,9 @@ from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spaces import Reals
 from pindown.training import TrainingLog
+
+if TYPE_CHECKING:
+    from pindown.methods.forget.estimator import Forget
 
 QUICK_PROBES = ("linear", "quadratic", "sparse")
 """Families of probes of closed forms: what a quadratic probe does not find there, a network does not find."""
@@ -44,6 +50,10 @@ N_FOLDS = 3
 
 MIN_PER_LEVEL = 10
 """Samples per level below which the fit warns that there are many small batches."""
+
+
+FULL_STRENGTH = 0.5
+"""Strength from which all effects of batches are removed."""
 
 
 class LinearMap(nn.Module):
@@ -61,6 +71,7 @@ class BatchMapSummary(ForgetSummary):
     maps: BatchMaps = field(kw_only=True)
     unknown: Encoder = field(kw_only=True)
     chance_loss: float = field(kw_only=True)
+    alone: Mapping[str, str] = field(kw_only=True)  # types that occur in one level only
     leak: Leakage | None = field(kw_only=True)
     structure: StructureKept = field(kw_only=True)
 
@@ -81,17 +92,16 @@ class BatchMapSummary(ForgetSummary):
             notes=(self.note,),
             doubts=leak_doubts(leak, "Pass classes to keep as `given`, if they are known, or more samples."),
             n_folds=N_FOLDS,
+            alone=self.alone,
         )
         log = TrainingLog(np.array([0.0]), 0.0, stopped_on_plateau=False)
         return training.trained(LinearMap(self.unknown), log, learned)
 
 
-def batch_map_summary(
-    inputs: TrainingInput, first: Preprocessing, seed: int, *, n_components: int | None, n_bins: int | None
-) -> BatchMapSummary:
+def batch_map_summary(est: Forget, inputs: TrainingInput, first: Preprocessing, seed: int) -> BatchMapSummary:
     """Estimate batch-specific maps, or raise."""
     data = inputs.data
-    columns, kinds = read_columns(data.nuisance, len(data), n_bins)
+    columns, kinds = read_columns(data.nuisance, len(data), est.n_bins)
     strata = read_strata(data.given, len(data), may_miss=True)
     nuisance = assemble(columns, kinds, np.where(strata < 0, strata.max() + 1, strata))
     nuisance.refuse_identical()
@@ -102,14 +112,18 @@ def batch_map_summary(
     found = directions(white, seen.groupings(), spreads=False, size=size, rng=np.random.default_rng(0))
     known = strata[rows] if data.given is not None and (strata >= 0).any() else None
     groups = None if data.groups is None else data.groups[rows]
-    maps, leak, structure = _cross_fitted(x.astype(np.float64), seen, known, groups, n_components, seed)
+    x = x.astype(np.float64)
+    maps, leak, structure = _cross_fitted(x, seen, known, groups, est, seed)
+    reader = NuisanceReader.of(nuisance, kinds, None)
+    alone = _alone(maps, x, seen.level, None if known is None else np.asarray(data.given)[rows], reader)
     rare = "the effects of these levels are estimated from few samples, and shrunk towards zero."
     return BatchMapSummary(
         maps.n_components,
         warnings=nuisance_doubts(nuisance, rare) + _doubts(structure, nuisance),
+        alone=alone,
         n_nuisance_directions=(found.n_means, found.n_spreads),
-        reader=NuisanceReader.of(nuisance, kinds, None),
-        note=f"{maps.n_components} latents: {maps}.",
+        reader=reader,
+        note=f"{maps.n_components} latents: {maps}.{_in_words(alone)}",
         maps=maps,
         unknown=_map_of_unknown(first, white, maps.encode(x, seen.level), found),
         chance_loss=nuisance.chance_loss(),
@@ -123,7 +137,7 @@ def _cross_fitted(
     nuisance: NuisanceTable,
     labels: Labels | None,
     groups: Labels | None,
-    n_components: int | None,
+    est: Forget,
     seed: int,
 ) -> tuple[BatchMaps, Leakage | None, StructureKept]:
     """Fit batch-specific maps, and test each third of the samples with maps that were estimated from the others.
@@ -132,8 +146,11 @@ def _cross_fitted(
     """
     batch, strata = nuisance.level, nuisance.strata
     maps = fit_batch_maps(
-        x, batch, nuisance.n_levels, n_components=n_components, labels=labels, random_state=seed % 2**32
+        x, batch, nuisance.n_levels, n_components=est.n_components, labels=labels, random_state=seed % 2**32
     )
+    density = maps.density(x, batch)
+    typical = float(density.mean()), float(density.std())
+    maps = replace(maps, fraction=min(1.0, est.strength / FULL_STRENGTH), typical=typical)
     rng = np.random.default_rng(seed % 2**63)
     if groups is None:
         fold = assign_folds(np.arange(len(x)), N_FOLDS, rng, combined(strata, batch))
@@ -160,6 +177,28 @@ def _cross_fitted(
     return maps, leak, structure_kept(x, latents, batch, random_state=seed % 2**32)
 
 
+def _alone(
+    maps: BatchMaps, x: Matrix, level: Labels, given: np.ndarray | None, reader: NuisanceReader
+) -> Mapping[str, str]:
+    """Return the known classes, or clusters, that occur in one level only, each with its level."""
+    if given is not None:
+        own = np.flatnonzero(~missing(given))
+        names, number = np.unique(given[own].astype(str), return_inverse=True)
+        found = lone_clusters(number, level[own])
+    else:
+        own, number = np.arange(len(x)), maps.clusters(x, level)
+        found = lone_clusters(number, level)
+        names = np.array([f"cluster {c} ({n} samples)" for c, n in enumerate(np.bincount(number))])
+    return {str(names[c]): reader.name(e) for c, e in found.items()}
+
+
+def _in_words(alone: Mapping[str, str]) -> str:
+    if not alone:
+        return ""
+    types = listed([f"{name} in {level}" for name, level in alone.items()], 5)
+    return f" Found in one level only, and left where they are: {types}."
+
+
 def _doubts(structure: StructureKept, nuisance: NuisanceTable) -> tuple[str, ...]:
     doubts: tuple[str, ...] = ()
     if structure.n_samples and structure.is_empty:
@@ -182,7 +221,8 @@ def _map_of_unknown(first: Preprocessing, white: Matrix, latents: Matrix, found:
     shown = white @ rows.T
     shown, target = shown - shown.mean(0), latents - latents.mean(0)
     weight = np.linalg.solve(shown.T @ shown / len(shown) + RIDGE * np.eye(len(rows)), shown.T @ target / len(shown))
-    body = nn.utils.skip_init(nn.Linear, white.shape[1], latents.shape[1]).requires_grad_(False)
+    with _random.forked(0):
+        body = nn.Linear(white.shape[1], latents.shape[1]).requires_grad_(False)
     body.weight.copy_(torch.as_tensor(weight.T @ rows))
     body.bias.copy_(torch.as_tensor(latents.mean(0) - white.mean(0) @ rows.T @ weight))
     return Encoder(first, body, Reals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from pindown import _random, networks, theory
 from pindown._random import RandomState
 from pindown.data import as_source
 from pindown.data.data import from_torch
+from pindown.data.labels import read_labels
 from pindown.errors import warn
 from pindown.methods.base import BaseEncoder
 from pindown.methods.fitting import Trained, Training
@@ -26,6 +27,7 @@ from pindown.methods.forget.approach import ForgetSummary, Learned
 from pindown.methods.forget.audit import ForgetSpec
 from pindown.methods.forget.batch_maps import BatchMaps
 from pindown.methods.forget.closed_form import batch_map_summary
+from pindown.methods.forget.curve import RemovalPoint, removal_curve
 from pindown.methods.forget.images import encoder_behind, whitened
 from pindown.methods.forget.initialisation import AdversarialSummary, adversarial_summary
 from pindown.methods.forget.nuisance import Column, NuisanceReader, as_table
@@ -75,7 +77,8 @@ class Forget(BaseEncoder):
         ``encoder(n_features, n_components)``; returns a module, which is trained adversarially. An `nn.Linear`, as from
         ``networks.linear``, keeps orthonormal rows: see ``components_``.
     strength : float
-        λ of adversarial training, in nats of the classifier's loss per whitened unit of squared error. 0 disables it.
+        λ of adversarial training, in nats of the classifier's loss per whitened unit of squared error. Batch-specific
+        maps remove all effects of batches from 0.5 on, nothing at 0, and between them a part: see `curve`.
     n_bins : int or None
         None: y holds labels. A number: y holds quantities, which are cut into this many bins with about equally many
         samples; the decoder receives the quantity itself.
@@ -102,8 +105,11 @@ class Forget(BaseEncoder):
         Number of latents.
     batch_maps_ : BatchMaps or None
         The batch-specific maps; None if an encoder was trained.
+    alone_ : dict of str
+        Of batch-specific maps: the classes or clusters that occur in one level only, and their levels. They stay where
+        they are.
     structure_kept_ : StructureKept or None
-        Structure of the data within each level that held-out latents keep: neighbours and variance.
+        Structure of the data within each level that held-out latents keep: neighbours, clusters and variance.
     held_out_ : HeldOut or None
         How well the best probe predicts the nuisance from held-out latents. None if there were too few samples.
     history_ : History
@@ -172,6 +178,7 @@ class Forget(BaseEncoder):
     transport_: SlicedTransport | None = None
     decoder_: Rebuild | None
     columns_: list[Column]
+    alone_: dict[str, str]
     history_: History
     reader_: NuisanceReader
 
@@ -260,8 +267,36 @@ class Forget(BaseEncoder):
         check_consistent_length(array, level)
         return self._like(X, array, torch.as_tensor(self.batch_maps_.encode(array, level)))
 
+    def curve(
+        self,
+        X: ArrayOrTensor,
+        y: ArrayOrTensor,
+        given: ArrayOrTensor | None = None,
+        *,
+        fractions: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
+    ) -> tuple[RemovalPoint, ...]:
+        """Return leakage and structure kept of batch-specific maps that remove these fractions, and of plain tools.
+
+        The plain tools are a z-score per batch, ComBat and LEACE, fitted to the same samples.
+
+        Parameters
+        ----------
+        X, y, given : array
+            Samples, their nuisance, and perhaps their class; leakage is that within classes, or within clusters.
+        fractions : sequence of float
+            What to remove of the effects of batches, from 0 to 1.
+        """
+        check_is_fitted(self)
+        if self.batch_maps_ is None:
+            raise ValueError("Forget: curve needs batch-specific maps (encoder=None).")
+        array = np.asarray(self._validated(X, reset=False), dtype=np.float64)
+        within = None if given is None else read_labels("given", from_torch(given), len(array))
+        return removal_curve(self.batch_maps_, array, self._levels(from_torch(y)), within, fractions, seed=0)
+
     def add_batch(self, X: ArrayOrTensor, level: object) -> Self:
         """Add a batch to a fit in closed form, from some of its samples (a few hundred); all other maps stay.
+
+        Warns if half of the samples, by the map of the other half, are unlike the samples of the fit.
 
         Parameters
         ----------
@@ -277,10 +312,18 @@ class Forget(BaseEncoder):
         if new[0] in column.values:
             raise ValueError(f"Forget: level {level!r} was there in fit. Call transform(X, y).")
         array = np.asarray(self._validated(X, reset=False), dtype=np.float64)
+        maps, half = self.batch_maps_, np.arange(len(array)) % 2 == 0
+        own = maps.with_batch(array[half]).density(array[~half], np.full(len(array) // 2, len(maps.shift)))
+        if maps.typical is not None and own.mean() < maps.typical[0] - maps.typical[1]:
+            found = f"mean log-density {own.mean():.1f}, in the fit {maps.typical[0]:.1f} ± {maps.typical[1]:.1f}"
+            warn(
+                f"Forget: samples of {level!r} are unlike the others after they are mapped ({found}). They may have "
+                "new types, or differ by more than shifts and scales. Fit all batches together."
+            )
         levels = np.concatenate([column.values, new])
         order = np.argsort(levels, kind="stable")
         self.columns_ = [replace(column, values=levels[order])]
-        self.batch_maps_ = self.batch_maps_.with_batch(array).reordered(order)
+        self.batch_maps_ = maps.with_batch(array).reordered(order)
         return self
 
     def _levels(self, y: Any) -> np.ndarray:
@@ -364,7 +407,7 @@ class Forget(BaseEncoder):
                 "Pass the number of latents besides the nuisance, such as Forget(4)."
             )
         if self.encoder is None and inputs.source is None and not images:
-            return batch_map_summary(inputs, first, seed, n_components=self.n_components, n_bins=self.n_bins)
+            return batch_map_summary(self, inputs, first, seed)
         return adversarial_summary(self, inputs, first, seed)
 
     def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:
@@ -399,7 +442,7 @@ class Forget(BaseEncoder):
         if learned.components is not None:
             self.components_ = learned.components
         self.history_, self.structure_kept_ = learned.history, learned.structure
-        self.held_out_ = learned.held_out
+        self.held_out_, self.alone_ = learned.held_out, dict(learned.alone)
         if self.verbose and sys.stderr.isatty():
             for note in filter(None, (*learned.notes, self.held_out_, self.structure_kept_)):
                 print(f"Forget: {note}", file=sys.stderr)

@@ -119,9 +119,10 @@ def fit_mixture(
     *,
     removes: bool = True,
     labels: Labels | None = None,
+    n_starts: int = 1,
     random_state: int = 0,
 ) -> Mixture:
-    """Fit a mixture by expectation-maximisation, initialised by k-means.
+    """Fit a mixture by expectation-maximisation, initialised by k-means; of several starts, keep the likeliest.
 
     Components should have about diagonal covariances. ``start`` (batches, d) are initial shifts of batches; without
     ``removes`` batches differ in composition only. ``labels`` (n,) are known components, −1 where one is unknown.
@@ -140,11 +141,13 @@ def fit_mixture(
     array([0., 3.])
     """
     even = x - start[batch]
-    if labels is None or not (labels >= 0).any():
-        labels, number = None, KMeans(n_components, n_init=1, random_state=random_state).fit_predict(even)
-    else:
+    if labels is not None and (labels >= 0).any():
         number = _nearest_class(even, labels, n_components)
-    return maximised(x, batch, np.eye(n_components)[number], start, removes=removes, labels=labels)
+        return maximised(x, batch, np.eye(n_components)[number], start, removes=removes, labels=labels)
+    seeds = range(random_state, random_state + n_starts)
+    starts = [KMeans(n_components, n_init=1, random_state=seed % 2**32).fit_predict(even) for seed in seeds]
+    found = [maximised(x, batch, np.eye(n_components)[number], start, removes=removes) for number in starts]
+    return max(found, key=lambda each: each.log_likelihood(x, batch).mean()) if n_starts > 1 else found[0]
 
 
 def maximised(

@@ -262,6 +262,11 @@ class NuisanceReader:
         shown = np.hstack([kind.seen(column) for kind, column in zip(self.kinds, table.T, strict=True)])
         return np.stack(numbers, 1).astype(np.int64), np.stack(weights, 1), strata, shown
 
+    def name(self, level: int) -> str:
+        """Return the name of a level, of all columns together; bins of a quantity have numbers."""
+        parts = zip(self.kinds, self.combinations[level], strict=True)
+        return ", ".join(str(kind.values[number]) if kind.is_label else f"bin {number}" for kind, number in parts)
+
     @cached_property
     def _first_table(self) -> Tensor:
         return torch.as_tensor(self.tables[0])
