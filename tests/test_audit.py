@@ -263,6 +263,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(of_classes, tmp_path,
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_copies_of_samples_are_no_evidence_that_noise_was_learned():
     rng = np.random.default_rng(0)
     some = rng.integers(100, size=1_000)  # each sample and its label ten times
