@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from forgetting import confounded, linear, moved, normal, small, told
 from raising import input_error
+from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from pindown import Forget, networks, theory
@@ -309,3 +310,11 @@ def test_the_same_seed_gives_the_same_latents_and_another_does_not():
     first, again, other = (make(random_state=seed).fit(X, e).transform(X) for seed in (0, 0, 1))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+def test_a_closed_form_has_no_steps_to_warn_about(recwarn):
+    rng = np.random.default_rng(0)
+    site, x = rng.integers(2, size=400), rng.normal(size=(400, 5))
+    x[:, 0] += 2 * site
+    Forget(random_state=0, device="cpu", verbose=False).fit(x, site)
+    assert not [warning for warning in recwarn if issubclass(warning.category, ConvergenceWarning)]

@@ -140,7 +140,8 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
             warn(f"{type(self).__name__}: {trained.log.shortfall}", ConvergenceWarning)
         if trained.held_out is not None and trained.held_out.overfits:
             warn(f"{type(self).__name__}: {trained.held_out.warning}")
-        warn_if_hardly_trained(self, self._n_steps)
+        if trained.log.held_out:  # a closed form has no steps
+            warn_if_hardly_trained(self, self._n_steps)
         return self
 
     def fit_process(self, process: Process) -> Self:
