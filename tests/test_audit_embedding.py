@@ -77,12 +77,12 @@ def test_shuffled_recordings_that_look_fine_are_caught():
     assert fit.score(recording, behaviour) > 0.9
     found = audited(Embedder(PLSRegression(2), free=theory.ORTHOGONAL), recording, behaviour)
     assert found.agreement[0].worst > 0.99  # other seeds are consistent, too
-    assert found.learned.value < 0.1
+    assert found.learned.value < 0.2
     assert "nothing of the side variable shows on held-out samples" in found.claim
     recording[:, :200] += behaviour[:, None]  # and with a relation, it is found
     related = audited(Embedder(PLSRegression(1), free=theory.ORTHOGONAL), recording, behaviour)
-    assert related.learned.value > related.learned.shuffled + 0.3
-    assert not any("side variable" in reason for reason in related.reasons)
+    assert related.learned.value > 0.9
+    assert related.reasons == ()
 
 
 def test_what_is_named_is_measured_next_to_raw_features_and_a_random_network():

@@ -54,7 +54,7 @@ NEIGHBOURS = Indeterminacy("any map that keeps neighbours", "near samples stay n
 """What may differ between layouts such as those of UMAP: all but which samples are neighbours."""
 
 PROBES = ("linear", "quadratic", "neighbours")
-EFFORT = Effort(n_seeds=1, n_permutations=199, max_samples=4_000)
+N_PERMUTATIONS = 199  # for each column that is decoded
 SERIES = 0.3  # correlation of samples with the next ones from which they are a series
 LEVEL = 0.01  # p-value that rules out chance
 MARGIN = 0.02  # by which agreement, or a score, must exceed that of shuffled data
@@ -437,10 +437,12 @@ class _Compared:
     def decoded(self, name: str, values: NDArray[Any], better: int = 1) -> Scored:
         """Return how well probes decode a column from the worst refit; ``better`` is −1 where less is better."""
 
-        def found(z: Matrix) -> Leakage:
-            return leakage(z, values, groups=self.units, probes=PROBES, effort=EFFORT, random_state=self.seed)
+        def found(z: Matrix, n_permutations: int = 19) -> Leakage:
+            effort = Effort(n_seeds=1, n_permutations=n_permutations, max_samples=MAX_HELD_OUT)
+            return leakage(z, values, groups=self.units, probes=PROBES, effort=effort, random_state=self.seed)
 
-        worst = min(map(found, self.others), key=lambda each: better * each.worst)
+        z = min(self.others, key=lambda z: better * found(z).worst)
+        worst = found(z, N_PERMUTATIONS * math.prod(values.shape[1:]))
         controls = {name: found(z).worst for name, z in self.controls.items()}
         return Scored(f"{name} ({worst.measure})", worst.worst, worst.chance, worst.p_value, **controls)
 
