@@ -216,3 +216,14 @@ def test_the_weights_of_a_simulation_are_its_frequencies():
 def test_a_simulation_whose_labels_are_no_signal_is_refused(other):
     with pytest.raises(ValueError, match="labels"):
         quick().fit_process(other)
+
+
+def test_an_encoder_of_more_features_than_latents_does_not_fold_at_the_start():
+    rng, noise = np.random.default_rng(1), torch.Generator().manual_seed(1)
+    vectors = Sphere().uniform(20, 4, random_state=noise, dtype=torch.float64)
+    labels = rng.integers(20, size=5_000)
+    z = VonMisesFisher(10.0).sample(vectors[labels], random_state=noise).numpy()
+    hidden = z @ rng.normal(size=(4, 8)) / 2
+    x = np.where(hidden > 0, hidden, 0.2 * hidden) @ rng.normal(size=(8, 8))
+    est = Classify(4, max_iter=200, verbose=False, random_state=4).fit(x[:3_000], labels[:3_000])
+    assert linear_r2(est.transform(x[3_000:]), z[3_000:]) > linear_r2(x[3_000:], z[3_000:]) + 0.02

@@ -1,6 +1,7 @@
 """Contrast with the tools of scikit-learn, with chance under control, and with checkpoints."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pressing
@@ -11,6 +12,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from pindown import Contrast, plan
+from pindown.errors import IdentifiabilityWarning
+from pindown.metrics import linear_r2
+from pindown.networks.spaces import Reals
 from pindown.training import Trainer
 
 # scikit-learn's tools
@@ -124,3 +129,52 @@ def test_a_checkpoint_of_another_simulation_is_refused_though_it_looks_the_same(
     quick(trainer=Trainer(checkpoint=tmp_path / "fit"), max_iter=3).fit_process(world(0))
     with pytest.raises(ValueError, match="different fit"):
         quick(trainer=Trainer(checkpoint=tmp_path / "fit"), max_iter=3).fit_process(world(1))
+
+
+def planar(n, n_bumps=10, width=1.0, seed=0):
+    """Positions in a square, seen through bumps, and positions nearby."""
+    rng = np.random.default_rng(seed)
+    z = rng.uniform(-1, 1, size=(n, 2))
+    near = np.clip(z + 0.1 * rng.normal(size=z.shape), -1, 1)
+    centres = rng.uniform(-1, 1, size=(n_bumps, 2))
+    x, x_pos = (np.exp(-((part[:, None] - centres) ** 2).sum(-1) / width) for part in (z, near))
+    return x, x_pos, z
+
+
+def test_a_circle_for_a_plane_is_warned_of_and_the_plane_is_recovered_in_the_reals():
+    x, x_pos, z = planar(1_600)
+    options = {"max_iter": 200, "batch_size": 128, "verbose": False, "random_state": 0}
+    with pytest.warns(IdentifiabilityWarning, match=r"more than these latents.*space=Reals"):
+        circle = Contrast(2, **options).fit(x[:1_200], x_pos[:1_200])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", IdentifiabilityWarning)
+        plane = Contrast(2, space=Reals(), **options).fit(x[:1_200], x_pos[:1_200])
+    r2 = [linear_r2(est.transform(x[1_200:]), z[1_200:]) for est in (circle, plane)]
+    assert r2[0] < 0.9 < 0.98 < r2[1]
+
+
+def test_a_plan_counts_the_dimensions_in_which_neighbours_differ():
+    x, x_pos, _ = planar(2_000, n_bumps=40, width=0.3)
+    assert plan(x, pairs=x_pos).n_components == 3  # on the sphere: one more than of the plane
+    assert plan(x, pairs=x_pos, estimator=Contrast(space=Reals())).n_components == 2
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_windows_that_overlap_are_recognised(flat):
+    series = np.random.default_rng(0).normal(size=(420, 3)).cumsum(0)
+    windows = np.stack([series[k : k + 8] for k in range(412)])
+    fit = Contrast(2, max_iter=2, verbose=False, random_state=0).fit
+    shaped = windows.reshape(len(windows), -1) if flat else windows
+    with pytest.warns(IdentifiabilityWarning, match="has 88% of the sample's values"):
+        fit(shaped)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(shaped[::8])
+        fit(np.random.default_rng(1).poisson(0.05, size=(300, 24)).astype(float))  # mostly zeros
+    assert not any("overlap" in str(warning.message) for warning in caught)
+
+
+def test_a_score_in_nats_names_the_number_of_pairs_that_bounds_it():
+    x, x_pos, _ = planar(2_000)
+    held_out = Contrast(2, max_iter=2, verbose=False, random_state=0).fit(x, x_pos).held_out_
+    assert held_out.name == f"information about positives among {held_out.n_samples} pairs, in nats"

@@ -136,6 +136,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
             trained = train(self, prepared)
             self._set_attributes(trained)
             self._diagnose(some_samples(prepared.inputs.data.X))
+            self._compare(prepared)
         if trained.log.shortfall:
             warn(f"{type(self).__name__}: {trained.log.shortfall}", ConvergenceWarning)
         if trained.held_out is not None and trained.held_out.overfits:
@@ -320,6 +321,9 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     def _diagnose(self, x: Tensor) -> None:
         """Warn about the fit, by the latents of some samples that were learned from."""
         warn_of_collapse(self, x)
+
+    def _compare(self, prepared: Prepared) -> None:
+        """Warn if a plain method does better on held-out samples."""
 
 
 # ---- samples as they come -------------------------------------------------------------------------------------------

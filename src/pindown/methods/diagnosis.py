@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
+from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from pindown.auditing.spec import folding_of, is_large_image
@@ -16,10 +19,14 @@ from pindown.data import IndexedSource
 from pindown.errors import warn
 from pindown.methods.held_out import ENOUGH
 from pindown.methods.parameters import default_learning_rate
+from pindown.metrics.arrays import Matrix, whitening
 from pindown.networks.folding import Folding
 
 if TYPE_CHECKING:
     from pindown.methods.base import BaseEncoder
+
+SMALLEST, MOST_CORRELATED = 1e-3, 0.9999
+"""Spread of a direction below which a linear critic leaves it out, and the correlation that it assumes at most."""
 
 ENOUGH_STEPS, RECENT = 200, 25
 """Number of steps after which latents without information are not merely undertrained; last steps whose loss counts."""
@@ -96,6 +103,30 @@ def warn_if_hardly_trained(est: HasSteps, n_steps: int) -> None:
             "validate worse: hardly anything was learned. Try a smaller learning_rate, and check the scale of X.",
             ConvergenceWarning,
         )
+
+
+def linear_information(known: Sequence[Matrix], held_out: Sequence[Matrix], n_components: int) -> float:
+    """Return the information about held-out positives, in nats, of so many canonical directions of known pairs.
+
+    It is log n minus the InfoNCE loss of the critic that is best for normal variables, and a lower bound for any.
+    """
+    means = [part.mean(0) for part in known]
+    white = [whitening(part - mean, SMALLEST) for part, mean in zip(known, means, strict=True)]
+    x, y = ((part - mean) @ w for part, mean, w in zip(known, means, white, strict=True))
+    u, rho, vt = np.linalg.svd(x.T @ y / len(x))
+    u, rho, v = u[:, :n_components], np.clip(rho[:n_components], 0, MOST_CORRELATED), vt[:n_components].T
+    z, z_pos = ((part - mean) @ w @ axes for part, mean, w, axes in zip(held_out, means, white, (u, v), strict=True))
+    weight = rho / (1 - rho**2)
+    critic = (z * weight) @ z_pos.T - 0.5 * z_pos**2 @ (rho * weight)
+    return float(np.log(len(z)) + np.mean(np.diag(critic) - logsumexp(critic, axis=1)))
+
+
+def intrinsic_dimension(x: Matrix) -> float:
+    """Return the number of dimensions in which nearest neighbours vary, by the ratio of their distances (TwoNN)."""
+    some = x[np.random.default_rng(0).permutation(len(x))[:CHECKED_SAMPLES]]
+    first, second = NearestNeighbors(n_neighbors=3).fit(some).kneighbors(some)[0][:, 1:].T
+    ratio = second[first > 0] / first[first > 0]
+    return float(len(ratio) / max(np.log(ratio).sum(), 1e-12)) if len(ratio) else 0.0
 
 
 def check_folding(est: BaseEncoder, x: Tensor) -> Folding:

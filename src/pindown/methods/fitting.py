@@ -316,6 +316,16 @@ def _fields_of_batch(est: BaseEncoder, summary: DataSummary, batch: Batch) -> tu
     return x, *est._targets(summary, sides)
 
 
+def linear_path(encoder: Encoder) -> tuple[nn.Module, nn.Linear] | None:
+    """Return what samples pass before the linear path of an encoder of vectors, and the path; None without one."""
+    *before, last = encoder.body if isinstance(encoder.body, nn.Sequential) else (encoder.body,)
+    last = last.linear if isinstance(last, SkipMLP) else last
+    fixed = not any(weight.requires_grad for part in before for weight in part.parameters())
+    if not isinstance(last, nn.Linear) or not fixed or len(encoder.preprocess.shape_out) > 1:
+        return None
+    return nn.Sequential(encoder.preprocess, *before), last
+
+
 def shape_of(preprocessing: Preprocessing) -> int | tuple[int, ...]:
     """Return the shape of preprocessed samples, for vectors the number of features."""
     return preprocessing.shape_out[0] if len(preprocessing.shape_out) == 1 else preprocessing.shape_out

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from pindown.auditing.checks.arrays import signal_coordinates
 from pindown.auditing.checks.samples import spanned_dimensions
 from pindown.data.labels import Numbered, numbered
+from pindown.methods.fitting import linear_path
 from pindown.methods.inputs import DataSummary
-from pindown.networks import SkipMLP
 from pindown.networks.encoder import Encoder
 
 START_BATCHES, FAINT = 4, 1e-6
@@ -32,7 +32,7 @@ class ClassSummary(DataSummary):
     classes: NDArray[Any] = field(kw_only=True)
     prior: NDArray[np.float64] = field(kw_only=True)
     by_number: bool = field(default=False, kw_only=True)  # whether samples come with the numbers of their classes
-    few: bool = field(default=False, kw_only=True)  # whether samples are so few that the initialisation matters
+    from_means: bool = field(default=False, kw_only=True)  # whether the encoder starts at directions of class means
 
     def numbers(self, labels: ArrayLike) -> NDArray[np.int64]:
         """Return the number of each sample's class."""
@@ -91,14 +91,13 @@ def start_at_means(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]], n_cl
     """Initialise an encoder at the directions in which class means differ most; return the class means of its latents.
 
     The directions are those of Fisher's discriminant, which do not depend on an invertible linear map of the features.
-    From random directions, the few steps after which few samples are memorised do not suffice. Other latents stay as
-    they are. Return None for an encoder of images or without a linear path, or if a class is missing.
+    From random ones an encoder may fold, or memorise few samples first. Other latents stay as they are. Return None for
+    an encoder of images or without a linear path, or if a class is missing.
     """
-    *before, last = encoder.body if isinstance(encoder.body, nn.Sequential) else (encoder.body,)
-    last = last.linear if isinstance(last, SkipMLP) else last
-    fixed = not any(weight.requires_grad for part in before for weight in part.parameters())
-    if not isinstance(last, nn.Linear) or not fixed or len(encoder.preprocess.shape_out) > 1:
+    path = linear_path(encoder)
+    if path is None:
         return None
+    before, last = path
     parts = zip(*islice(batches, START_BATCHES), strict=True)
     rows, numbers = (torch.cat(part).to(encoder.device) for part in parts)
     member = nn.functional.one_hot(numbers, n_classes).double()  # (n, classes)
@@ -106,7 +105,7 @@ def start_at_means(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]], n_cl
     if (member.sum(0) == 0).any():
         return None
     with torch.no_grad():
-        found = fisher(nn.Sequential(encoder.preprocess, *before)(rows).double(), member)[: last.out_features]
+        found = fisher(before(rows).double(), member)[: last.out_features]
         last.weight[: len(found)] = found.to(last.weight)
         return member.T @ encoder(rows).double()
 

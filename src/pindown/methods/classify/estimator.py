@@ -287,11 +287,15 @@ class Classify(ClassifierMixin, Incremental):
                 f"{len(classes)} classes cannot identify {counted(d, 'latent')}: at least {d + 1} in general position "
                 "are needed. Give more classes, or ask for fewer latents.",
             )
-        # With more samples the initialisation does not matter, and behind a nonlinear mixing means span too little.
-        given = source is None and self.augment is None
-        few = given and len(data) < SAMPLES_PER_FEATURE * math.prod(preprocessing.shape_in)
+        # From random directions of the data an encoder may fold, and stay so.
         return ClassSummary(
-            d, warnings=reasons, notes=notes, classes=classes, prior=prior, by_number=known is not None, few=few
+            d,
+            warnings=reasons,
+            notes=notes,
+            classes=classes,
+            prior=prior,
+            by_number=known is not None,
+            from_means=source is None and self.augment is None,
         )
 
     def _counted(
@@ -325,7 +329,7 @@ class Classify(ClassifierMixin, Incremental):
         return (numbers if signal is None or summary.by_number else summary.numbers(signal),)
 
     def _objective(self, encoder: Encoder, summary: ClassSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        means = start_at_means(encoder, batches, len(summary.classes)) if summary.few else None
+        means = start_at_means(encoder, batches, len(summary.classes)) if summary.from_means else None
         # Equal offsets cancel in the softmax.
         balanced = np.ptp(summary.prior) <= 1e-9 * summary.prior.max()
         offsets = None if balanced else torch.as_tensor(np.log(summary.prior), dtype=torch.float32)

@@ -34,6 +34,8 @@ from pindown.theory import UNIFORM_CONVEX_BODY, UNIFORM_SPHERE, UNIT_FEATURES, U
 if TYPE_CHECKING:
     from pindown.methods.contrast.estimator import Contrast
 
+SCORE_PAIRS = 4_096  # maximum number of pairs that a score compares with each other
+
 
 class PairedSamples(Refitting["Contrast"]):
     """Refits of `Contrast` keep positives together."""
@@ -80,7 +82,8 @@ class ContrastSpec(MethodSpec["Contrast"]):
         return Figure(est.loss_curve_, est._chance_loss(math.inf))
 
     def score(self, est: Contrast, data: Data) -> FitScore:
-        return FitScore("information shared by positive pairs, in nats", est.score(data.X, data.paired().pairs), 0.0)
+        value, pairs = est.score(data.X, data.paired().pairs), min(len(data.paired()), SCORE_PAIRS)
+        return FitScore(f"information about positives among {pairs} pairs, in nats", value, 0.0)
 
     def plan(self, est: Contrast, data: Data, summary: Summary) -> Plan:
         est = clone(est).set_params(n_components=summary.n_components)

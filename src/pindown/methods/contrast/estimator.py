@@ -12,24 +12,35 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import theory
+from pindown._names import counted
 from pindown._random import RandomState
 from pindown.data.batches import BatchesWithinLevels, Pairing, ShuffledBatches, pair_up
 from pindown.data.data import Data, as_array
 from pindown.data.labels import combined
 from pindown.errors import warn
 from pindown.methods.base import Incremental
-from pindown.methods.contrast.audit import ContrastSpec
-from pindown.methods.contrast.objective import PairLoss, PairObjective, best_temperature
+from pindown.methods.contrast.audit import SCORE_PAIRS, ContrastSpec
+from pindown.methods.contrast.objective import PairLoss, PairObjective, best_temperature, start_at_shared_directions
 from pindown.methods.contrast.restarts import train_with_restarts
-from pindown.methods.diagnosis import check_folding, warn_if_uninformative, warn_of_collapse
+from pindown.methods.diagnosis import (
+    CHECKED_SAMPLES,
+    ENOUGH_STEPS,
+    check_folding,
+    intrinsic_dimension,
+    linear_information,
+    warn_if_uninformative,
+    warn_of_collapse,
+)
 from pindown.methods.fitting import Trained, Training, batch_size_of
-from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, TrainingInput, preprocessed
+from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, Prepared, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive_number
+from pindown.metrics.arrays import Matrix
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make, is_cheap
 from pindown.networks.folding import Folding
@@ -38,9 +49,12 @@ from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
 from pindown.training import Trainer, TrainingDefaults, processes
 
-SCORE_PAIRS, TEMPERATURE_PAIRS = 4_096, 1_024
-"""Maximum number of pairs that `score` compares with each other, and by which it chooses a temperature, if the learned
-one is not that of InfoNCE."""
+TEMPERATURE_PAIRS = 1_024
+"""Number of pairs by which `score` chooses a temperature, if the learned one is not that of InfoNCE."""
+
+OVERLAPPING = 0.9  # fraction of neighbouring samples whose values agree, from which on they are windows
+
+CLEARLY = 0.1  # nats by which linear latents must have more information, to warn
 
 
 class Contrast(Incremental):
@@ -254,7 +268,25 @@ class Contrast(Incremental):
                 "Contrast: with a nuisance, negatives are taken from samples of the same level, which needs an index, "
                 "but the source is a stream. Give arrays, a memory map, or a Dataset."
             )
-        return self._counted_components(inputs, preprocessing)
+        summary = self._counted_components(inputs, preprocessing)
+        if inputs.source is not None or len(preprocessing.shape_in) > 2 or inputs.data.is_source:
+            return summary
+        X, by_order = inputs.data.X, inputs.data.pairs is None or isinstance(inputs.data.pairs, str)
+        if by_order and (shared := shared_frames(X)):
+            windows = (
+                f"the next sample is the positive, and has {shared:.0%} of the sample's values: these are windows that "
+                "overlap. What both contain, noise too, distinguishes positives from negatives. Give positives that "
+                "have no values in common: windows that do not overlap."
+            )
+            summary = replace(summary, warnings=(windows,))
+        if self.n_components is None and X.ndim == 2:
+            near = intrinsic_dimension(preprocessing(torch.as_tensor(X[: 5 * CHECKED_SAMPLES])).double().numpy())
+            wanted = max(1, round(near)) + (self.space == Sphere() and near >= 1.5)
+            if wanted <= summary.n_components / 3:
+                dimensions = f"neighbouring samples differ in about {counted(max(1, round(near)), 'dimension')}"
+                note = f"{dimensions}, though the data vary in {counted(summary.n_components, 'direction')}."
+                summary = replace(summary, n_components=wanted, notes=(note,))
+        return summary
 
     def _space(self, n_components: int | None) -> Space:
         return Reals() if n_components == 1 else self.space
@@ -285,6 +317,7 @@ class Contrast(Incremental):
         return BatchesWithinLevels(rows, batch_size, levels[rows.anchors.cpu().numpy()])
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        start_at_shared_directions(encoder, batches)
         p = None if encoder.space == Sphere() and self.p == 2 else self.p
         return self.loss(encoder, p=p, temperature=self.temperature, across_processes=_this_process()[1] > 1)
 
@@ -309,6 +342,32 @@ class Contrast(Incremental):
             warn_if_uninformative(self, x)
         self.folding_ = check_folding(self, x)
 
+    def _compare(self, prepared: Prepared) -> None:
+        """Warn if linear latents have more information about held-out positives."""
+        data, splits, found = prepared.inputs.data, prepared.inputs.splits, self.held_out_
+        if found is None or not splits or data.is_source or data.X.ndim > 2 or data.nuisance is not None:
+            return
+        if (self.max_iter or ENOUGH_STEPS) < ENOUGH_STEPS:
+            return
+
+        def pairs(indices: NDArray[np.int64]) -> list[Matrix]:
+            pairing = pair_up(data.X, data.pairs, groups=data.groups, among=indices)
+            both = pairing.take(torch.arange(len(pairing))[:SCORE_PAIRS], torch.Generator().manual_seed(0))
+            return [prepared.preprocessing(part).double().numpy() for part in both]
+
+        nats = [linear_information(pairs(s.learned), pairs(s.held_out), self.n_components_) for s in splits]
+        linear = float(np.average(nats, weights=[len(split.held_out) for split in splits]))
+        if linear > found.score + CLEARLY:
+            d, remedy = self.n_components_, "Try another random_state, or a smaller learning_rate."
+            if self.encoder_.space == Sphere():
+                remedy = (
+                    f"On the sphere {d} components have {counted(d - 1, 'dimension')}: take space=Reals(), or one more."
+                )
+            warn(
+                f"Contrast: on held-out samples linear latents in ℝ^{d} have {linear:.2f} nats of information about "
+                f"positives, more than these latents ({found.score:.2f}). {remedy}"
+            )
+
     def _warn_if_unbounded(self) -> None:
         alpha, has_scale = self.loss.alpha, self.encoder_.space != Sphere() or self.temperature is None
         if alpha is None or self.loss.self_negatives or not has_scale:
@@ -324,6 +383,18 @@ class Contrast(Incremental):
                 "latents diverge. Take a larger batch_size, a smaller alpha, or, where this cannot happen, "
                 "PairLoss(alpha, self_negatives=True, any_marginal=False), or alpha=None."
             )
+
+
+def shared_frames(X: NDArray[np.floating]) -> float:
+    """Return the fraction of its values that each sample shares with the next, shifted as in a window; 0 if none."""
+    flat = X.reshape(len(X), -1)
+    some = np.linspace(0, len(X) - 2, 50).astype(np.int64)
+    before, after, p = flat[some], flat[some + 1], flat.shape[1]
+    if (before == after).mean() > 0.5:  # mostly zeros, say
+        return 0.0
+    same = (shift for shift in range(1, p) if (before[:, shift:] == after[:, : p - shift]).mean() > OVERLAPPING)
+    shift = next(same, p)
+    return 1 - shift / p if p - shift > 1 else 0.0
 
 
 def _this_process() -> tuple[int, int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from itertools import islice
 
 import torch
 from scipy.optimize import minimize_scalar
@@ -12,8 +14,13 @@ from sklearn.utils import check_scalar
 from torch import Tensor, nn
 
 from pindown.losses import align_uniform, infonce
+from pindown.methods.fitting import linear_path
 from pindown.networks import zero_network
 from pindown.networks.encoder import Encoder
+
+START_BATCHES, FAINT = 4, 1e-4
+"""Number of batches by which an encoder is initialised; variance below which a direction, relative to the largest, is
+left out."""
 
 SATURATED = 0.02
 """Loss, in nats, below which a learned temperature rises again: positives are then nearer than all negatives, and a
@@ -153,6 +160,28 @@ class PairObjective(nn.Module):
     def _potentials(self, x: Tensor) -> Tensor:
         assert self.potential is not None
         return self.potential(self.encoder.preprocess(x))[:, 0]
+
+
+@torch.no_grad()
+def start_at_shared_directions(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> None:
+    """Initialise an encoder at the directions of whitened samples that positives have in common most.
+
+    From random directions of many features an encoder may fold. With as many features as latents these are a rotation
+    of each other, so that nothing is changed; nor is an encoder of images, or one without a linear path.
+    """
+    path = linear_path(encoder)
+    if path is None or path[1].in_features <= path[1].out_features:
+        return
+    before, linear = path
+    x, x_pos = (torch.cat(part).to(encoder.device) for part in zip(*islice(batches, START_BATCHES), strict=True))
+    seen, seen_pos = before(x).double(), before(x_pos).double()
+    mean = torch.cat([seen, seen_pos]).mean(0)
+    both = torch.cat([seen - mean, seen_pos - mean])
+    values, basis = torch.linalg.eigh(both.T @ both / len(both))
+    white = basis[:, values > FAINT * values[-1]] / values[values > FAINT * values[-1]].sqrt()
+    shared = ((seen - mean) @ white).T @ ((seen_pos - mean) @ white)
+    directions = (white @ torch.linalg.eigh(shared + shared.T)[1].flip(1)[:, : linear.out_features]).T
+    linear.weight[: len(directions)] = (directions / directions.norm(dim=1, keepdim=True)).to(linear.weight)
 
 
 def best_temperature(objective: PairObjective, x: Tensor, x_pos: Tensor) -> float:
