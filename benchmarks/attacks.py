@@ -60,9 +60,18 @@ class Case:
     may: str = NOTHING
 
 
-def options(seed: int, steps: int = QUICK) -> dict[str, Any]:
+def options(seed: int, steps: int = QUICK, n: int = N) -> dict[str, Any]:
     """Return what all estimators are given."""
-    return {"max_iter": steps, "batch_size": 256, "device": "cpu", "verbose": False, "random_state": seed}
+    return {"max_iter": steps, "batch_size": min(256, n // 4), "device": "cpu", "verbose": False, "random_state": seed}
+
+
+def wider(x: Array, d: int, seed: int) -> Array:
+    """Return features mixed into more than there are, if that many latents are asked for; with a little noise."""
+    if d <= x.shape[1]:
+        return x
+    rng = np.random.default_rng(seed)
+    mixed = x @ rng.normal(size=(x.shape[1], 3 * d))
+    return mixed + 0.1 * mixed.std() * rng.normal(size=mixed.shape)
 
 
 def numpied(*parts: torch.Tensor | None) -> list[Array]:
@@ -89,7 +98,8 @@ def pairs(seed: int, change: str = "", d: int = 3, n: int = N) -> World:
         x, x_pos, z = x[some], rng.permutation(x_pos)[some], z[some]
     elif change == "constant":
         x, x_pos = np.ones_like(x) + 1e-9 * x, np.ones_like(x) + 1e-9 * rng.permutation(x_pos)
-    return World(Contrast(d, **options(seed)), Data(x, pairs=x_pos), z)
+    x, x_pos = np.split(wider(np.vstack([x, x_pos]), d, seed), 2)
+    return World(Contrast(d, **options(seed, n=n)), Data(x, pairs=x_pos), z)
 
 
 def uneven_pairs(seed: int) -> World:
@@ -126,7 +136,7 @@ def classes(seed: int, change: str = "", d: int = 3, n: int = N, n_classes: int 
         x, y, z = rng.normal(size=(n, 6))[some], y[some], z[some]
     elif change == "wide":
         x = rng.normal(size=(n, 3 * n))
-    return World(Classify(d, **options(seed)), Data(x, signal=y), z)
+    return World(Classify(d, **options(seed, n=n)), Data(wider(x, d, seed), signal=y), z)
 
 
 def digits(seed: int) -> World:
@@ -159,7 +169,7 @@ def levels(seed: int, change: str = "", d: int = 4, n: int = N, encoder: Any = n
     elif change == "duplicated":
         some = rng.integers(n // 20, size=n)
         x, e, z = x[some], e[some], z[some]
-    return World(Forget(d, encoder=encoder, **options(seed)), Data(x, nuisance=e), z)
+    return World(Forget(d, encoder=encoder, **options(seed, n=n)), Data(x, nuisance=e), z)
 
 
 # ---- Dictionary -----------------------------------------------------------------------------------------------------
@@ -185,7 +195,7 @@ def columns(
         x, z = x[some], z[some]
     elif change == "noise":
         x = rng.normal(size=x.shape)
-    return World(Dictionary(d, n_restarts=1, **options(seed)), Data(x), z)
+    return World(Dictionary(d, n_restarts=1, **options(seed, n=n)), Data(x), z)
 
 
 def identified_columns(seed: int) -> World:

@@ -46,6 +46,7 @@ class AuditScore:
     leak: bool = False  # whether less is better: a nuisance should not be decodable
     floor: float | None = None  # of a leak: what latents score that are known to be free of the nuisance
     of: str = ""  # which fit the value is of
+    kept: bool = False  # whether it says how much of X is kept
     yours: float | None = None  # the score of your own fit on the same samples, which it may have learned from
 
     @property
@@ -197,7 +198,9 @@ def reconstruction_evidence(refits: Refits, permuted: Samples, *more: AuditScore
     value = min(_reconstructed(fit, refits.held_out) for fit in refits.others)
     elsewhere = _reconstructed(refits.others[0], permuted)
     yours = _reconstructed(refits.fit, refits.held_out)
-    score = AuditScore("X reconstructed from the latents (R²)", value, chance, of="the worst refit", yours=yours)
+    score = AuditScore(
+        "X reconstructed from the latents (R²)", value, chance, of="the worst refit", kept=True, yours=yours
+    )
     control = Control(
         "permuted X",
         "what was learned does not hold if each feature is permuted on its own.",

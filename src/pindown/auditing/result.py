@@ -279,16 +279,20 @@ class Audit:
         parts = [f"{_percent(score.value)} of held-out samples recognised from the latents of {score.of}"]
         parts += [] if score.yours is None else [f"{_percent(score.yours)} from yours"]
         parts += [f"{_percent(self.scores[1].value)} from the data"] if len(self.scores) > 1 else []
-        rests_on = f"{', '.join(parts)}; chance {_percent(score.chance)}"
+        most = "" if self.leakage is None else f"; at most {_percent(self.leakage.interval[1])} with 95 % confidence"
+        rests_on = f"{', '.join(parts)}; chance {_percent(score.chance)}{most}"
         question = f"{self.names.role('nuisance', 'nuisance')} removed"
         yield Answer(question[0].upper() + question[1:], IN_A_WORD[removed], rests_on, removed)
 
     def _kept(self) -> Iterator[Answer]:
-        for verdict in self.verdicts:
-            if verdict.assumption in (STRUCTURE_KEPT, EXACT_RECONSTRUCTION):
-                what = "by the latents" if verdict.assumption == STRUCTURE_KEPT else "by the latents and the nuisance"
-                rests_on = f"of the variance of the data above noise, explained {what} of a refit"
-                yield Answer("Structure kept", _percent(verdict.statistic), rests_on, verdict.outcome)
+        found = [v for v in self.verdicts if v.assumption in (STRUCTURE_KEPT, EXACT_RECONSTRUCTION)]
+        for verdict in found:
+            what = "by the latents" if verdict.assumption == STRUCTURE_KEPT else "by the latents and the nuisance"
+            rests_on = f"of the variance of the data above noise, explained {what} of a refit"
+            yield Answer("Structure kept", _percent(verdict.statistic), rests_on, verdict.outcome)
+        for score in () if found else (score for score in self.scores if score.kept):
+            rests_on = f"{score.name}: {bounded(score.value)} in {score.of}, {bounded(score.chance)} without latents"
+            yield Answer("Structure kept", _percent(score.value), rests_on, "holds" if score.good else "fails")
 
     def _stable(self) -> Iterator[Answer]:
         if self.agreement:

@@ -209,7 +209,9 @@ def distinct_latents(encode: Encode, X: ArrayLike, *, noise: Noise | None = None
     """
     rng, rows = np.random.default_rng(random_state), np.asarray(X)
     noise = noise_left(encode, rows) if noise is None else noise
-    latents = whitened(read("latents", encode(rows)))
+    _, first = np.unique([hash(row.tobytes()) for row in np.ascontiguousarray(rows)], return_index=True)
+    different = np.sort(first)  # equal samples would be each other's neighbours
+    rows, latents = rows[different], whitened(read("latents", encode(rows))[different])
     if len(rows) < MIN_SAMPLES or not latents.shape[1]:
         why = f"{counted(len(rows), 'sample')} are too few to have near neighbours. Give at least {MIN_SAMPLES}."
         return Verdict(INJECTIVE_ENCODER, math.nan, MERGED, "undecided", why)

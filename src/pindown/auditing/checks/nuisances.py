@@ -31,10 +31,11 @@ OVERLAP_SAMPLES, LEAK_SAMPLES = 2_000, 6_000
 
 
 def surviving_dimensions(X: ArrayLike, nuisance: ArrayLike, n_components: int) -> Verdict:
-    """Say whether enough directions of the data have the same mean at all levels of a nuisance: d_z ≤ d_a − dim V.
+    """Say whether as many directions of the data as latents have the same mean at all levels: d_z = d_a − dim V.
 
     dim V is the number of directions in which means differ, by Bartlett's test. A linear encoder with more latents than
-    the rest must leak. Undecided if a strict and a lenient level of the test disagree.
+    the rest must leak, and one with fewer leaves some of the rest out. Undecided if a strict and a lenient level of the
+    test disagree.
 
     Examples
     --------
@@ -43,18 +44,22 @@ def surviving_dimensions(X: ArrayLike, nuisance: ArrayLike, n_components: int) -
     >>> rng = np.random.default_rng(0)
     >>> e = rng.integers(3, size=900)
     >>> x = rng.normal(size=(900, 4)) + np.eye(4)[e] * 3
-    >>> [surviving_dimensions(x, e, d).outcome for d in (2, 3)]
-    ['holds', 'fails']
+    >>> [surviving_dimensions(x, e, d).outcome for d in (1, 2, 3)]
+    ['fails', 'holds', 'fails']
     """
     (n_directions, least), (_, most) = (touched_dimensions(X, nuisance, level=level) for level in (SURE, UNSURE))
-    left = Estimate(*(n_directions - changed for changed in (least, most, least)))
+    fewest, left = n_directions - most, n_directions - least
     changed = str(least) if least == most else f"{least} to {most}"
     latents = counted(n_components, "latent")
     found = f"the nuisance changes {changed} of {counted(n_directions, 'dimension')}, for {latents}."
-    fewer = f": ask for {left.high:.0f}." if left.high >= 1 else ", since it changes all directions."
-    fails = f"A linear encoder with more than {left.high:.0f} must leak the nuisance{fewer}"
-    undecided = "Give more samples, or ask for fewer latents."
-    return at_least(theory.LINEAR_ENCODER, left, n_components, found, fails=fails, undecided=undecided)
+    outcome: Outcome = "holds" if fewest == n_components == left else "undecided"
+    fails, undecided = "", "Give more samples, or ask for fewer latents."
+    if n_components > left:
+        fewer = f": ask for {left}." if left >= 1 else ", since it changes all directions."
+        outcome, fails = "fails", f"A linear encoder with more than {left} must leak the nuisance{fewer}"
+    elif n_components < fewest:
+        outcome, fails = "fails", f"They leave out some of what does not depend on the nuisance: ask for {fewest}."
+    return judge(theory.LINEAR_ENCODER, left, n_components, outcome, found, fails=fails, undecided=undecided)
 
 
 def touched_dimensions(X: ArrayLike, nuisance: ArrayLike, *, level: float = LEVEL) -> tuple[int, int]:

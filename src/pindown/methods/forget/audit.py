@@ -280,7 +280,8 @@ def _reconstruction(fit: Forget, rows: Samples) -> AuditScore:
     latents = fit.transform(rows.X, rows.side)
     rebuilt = fit.inverse_transform(latents, rows.side)
     guess = fit.inverse_transform(np.broadcast_to(latents.mean(0), latents.shape).copy(), rows.side)
-    return AuditScore("X reconstructed from latents and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess))
+    name, value, chance = "X reconstructed from latents and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess)
+    return AuditScore(name, value, chance, of="a refit", kept=True)
 
 
 def _kept(est: Forget, data: Data) -> Verdicts:
