@@ -42,10 +42,11 @@ from pindown.metrics import Effort, Leakage, leakage, structure_kept
 from pindown.metrics.arrays import Labels, Matrix, check_same_samples, read_matrix, standardise
 from pindown.theory import Indeterminacy, Theorem
 
-Transform = Callable[[NDArray[Any]], ArrayLike]
+Array = NDArray[Any]
+Transform = Callable[[Array], ArrayLike]
 """Return the embedding of observations: (n, …) → (n, d)."""
 
-Fit = Callable[[NDArray[Any], NDArray[Any] | None, int], Transform]
+Fit = Callable[[Array, Array | None, int], Transform]
 """Fit a method to observations and their side variable, with a seed."""
 
 Columns = Mapping[str, ArrayLike]
@@ -92,7 +93,7 @@ class Embedder:
     name: str = ""
     free: Indeterminacy = theory.AFFINE
     theorem: Theorem | None = None
-    checks: Callable[[NDArray[Any], NDArray[Any] | None, Matrix], Sequence[Verdict]] | None = None
+    checks: Callable[[Array, Array | None, Matrix], Sequence[Verdict]] | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.method) and not (hasattr(self.method, "fit") and hasattr(self.method, "transform")):
@@ -114,7 +115,7 @@ class Embedder:
         """In what two fits may differ."""
         return self.free if self.theorem is None else self.theorem.indeterminacy
 
-    def fit(self, X: NDArray[Any], side: NDArray[Any] | None, seed: int) -> Transform:
+    def fit(self, X: Array, side: Array | None, seed: int) -> Transform:
         """Fit a copy of the method, and return its transform; global random numbers stay as they were."""
         with _seeded(seed):
             if not hasattr(self.method, "fit"):
@@ -187,9 +188,10 @@ class EmbeddingAudit:
 
     @property
     def _beats_shuffled_data(self) -> bool:
-        """Whether agreement, the side variable, or the structure kept exceeds that of fits to shuffled data."""
+        """Whether fits to shuffled data agree less, decode or keep less, or leave more of a nuisance."""
         pairs = [(each.worst, each.shuffled) for each in self.agreement]
         pairs += [(each.value, each.shuffled) for each in (self.learned, *self.structure) if each is not None]
+        pairs += [(-each.value, None if each.shuffled is None else -each.shuffled) for each in self.nuisances]
         return any(value > shuffled + MARGIN for value, shuffled in pairs if shuffled is not None)
 
     @property
@@ -344,7 +346,7 @@ def audit_embedder(
     )
 
 
-def _likeness_of_neighbours(X: NDArray[Any]) -> float:
+def _likeness_of_neighbours(X: Array) -> float:
     """Return the correlation of samples with the next ones: of a series near 1, of independent samples near 0."""
     x = standardise(X.reshape(len(X), -1).astype(np.float64))
     return float((x[1:] * x[:-1]).mean())
@@ -399,8 +401,8 @@ def audit_alone(
 class Named(NamedTuple):
     """Columns by name: what should not be decodable from an embedding, and what should."""
 
-    nuisance: dict[str, NDArray[Any]]
-    labels: dict[str, NDArray[Any]]
+    nuisance: dict[str, Array]
+    labels: dict[str, Array]
 
     @classmethod
     def read(cls, n: int, nuisance: Columns | None, labels: Columns | None) -> Named:
@@ -422,7 +424,7 @@ class _Compared:
     """Embeddings of held-out samples, next to those of shuffled data, a random network, and the features themselves."""
 
     def __init__(
-        self, others: list[Matrix], null: Matrix | None, X: NDArray[Any] | None, units: Labels, rng: np.random.Generator
+        self, others: list[Matrix], null: Matrix | None, X: Array | None, units: Labels, rng: np.random.Generator
     ) -> None:
         self.others, self.units, self.seed = others, units, int(rng.integers(2**31))
         self.x: Matrix | None = None
@@ -434,7 +436,7 @@ class _Compared:
             few = min(RAW_DIRECTIONS, *x.shape)
             self.controls["raw"] = x if x.shape[1] <= few else PCA(few, random_state=0).fit_transform(x)
 
-    def decoded(self, name: str, values: NDArray[Any], better: int = 1) -> Scored:
+    def decoded(self, name: str, values: Array, better: int = 1) -> Scored:
         """Return how well probes decode a column from the worst refit; ``better`` is −1 where less is better."""
 
         def found(z: Matrix, n_permutations: int = 19) -> Leakage:
@@ -443,8 +445,9 @@ class _Compared:
 
         z = min(self.others, key=lambda z: better * found(z).worst)
         worst = found(z, N_PERMUTATIONS * math.prod(values.shape[1:]))
-        controls = {name: found(z).worst for name, z in self.controls.items()}
-        return Scored(f"{name} ({worst.measure})", worst.worst, worst.chance, worst.p_value, **controls)
+        controls = {name: max(found(z).worst, 0.0) for name, z in self.controls.items()}
+        # An R² below 0 says no more than 0: that probes extrapolate.
+        return Scored(f"{name} ({worst.measure})", max(worst.worst, 0.0), worst.chance, worst.p_value, **controls)
 
     def named(self, own: Named) -> tuple[tuple[Scored, ...], tuple[Scored, ...], tuple[Scored, ...]]:
         """Return how well nuisances and labels are decoded, and how much structure is kept."""

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pindown import theory
-from pindown.auditing.embedding import Embedder, Transform
+from pindown.auditing.embedding import Array, Embedder, Transform
 
 
 def cebra(model: object) -> Embedder:
@@ -30,7 +30,7 @@ def harmony(n_components: int = 20) -> Embedder:
     Harmony corrects the cells that it is fitted to. A new cell gets the correction of the nearest of these.
     """
 
-    def fit(X: NDArray[Any], batch: NDArray[Any] | None, seed: int) -> Transform:
+    def fit(X: Array, batch: Array | None, seed: int) -> Transform:
         import harmonypy
         import pandas as pd
         from sklearn.decomposition import PCA
@@ -43,7 +43,7 @@ def harmony(n_components: int = 20) -> Embedder:
         change = (corrected if corrected.shape == cells.shape else corrected.T) - cells
         near = NearestNeighbors(n_neighbors=1).fit(cells)
 
-        def transform(new: NDArray[Any]) -> ArrayLike:
+        def transform(new: Array) -> ArrayLike:
             z = pca.transform(new)
             return z + change[near.kneighbors(z, return_distance=False)[:, 0]]
 
@@ -58,11 +58,11 @@ def scvi(n_latent: int = 10, max_epochs: int = 100) -> Embedder:
     The encoder of the default model does not see the batch, so that new cells need none.
     """
 
-    def fit(X: NDArray[Any], batch: NDArray[Any] | None, seed: int) -> Transform:
+    def fit(X: Array, batch: Array | None, seed: int) -> Transform:
         import anndata
         import scvi
 
-        def cells(counts: NDArray[Any], batches: NDArray[Any]) -> Any:
+        def cells(counts: Array, batches: Array) -> anndata.AnnData:
             return anndata.AnnData(counts.astype(np.float32), obs={"batch": batches.astype(str)})
 
         batches = np.zeros(len(X)) if batch is None else np.asarray(batch)
@@ -76,15 +76,15 @@ def scvi(n_latent: int = 10, max_epochs: int = 100) -> Embedder:
     return Embedder(fit, "scVI", free=theory.AFFINE)
 
 
-def saelens(train: Callable[[NDArray[Any], int], Any]) -> Embedder:
+def saelens(train: Callable[[Array, int], Any]) -> Embedder:
     """Return a sparse autoencoder of SAELens: ``train(activations, seed)`` returns one, whose ``encode`` is used."""
 
-    def fit(X: NDArray[Any], side: NDArray[Any] | None, seed: int) -> Transform:
+    def fit(X: Array, side: Array | None, seed: int) -> Transform:
         import torch
 
         sae = train(X, seed)
 
-        def transform(new: NDArray[Any]) -> ArrayLike:
+        def transform(new: Array) -> ArrayLike:
             with torch.no_grad():
                 return sae.encode(torch.as_tensor(new, dtype=torch.float32)).cpu().numpy()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pindown.errors import InputError
 
@@ -21,14 +21,14 @@ ROLES = ("signal", "nuisance", "pairs", "given", "groups", "truth", "floor")  # 
 class Sides(TypedDict, total=False):
     """Side variables of a source, or where they are read from, by role; ``y`` has the role that is learned from."""
 
-    signal: Any
-    nuisance: Any
-    pairs: Any
-    given: Any
-    groups: Any
-    truth: Any
-    floor: Any
-    y: Any
+    signal: object
+    nuisance: object
+    pairs: object
+    given: object
+    groups: object
+    truth: object
+    floor: object
+    y: object
 
 
 def roles_of(sides: Sides) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Data:
         """The side variables, by role."""
         return {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
 
-    def take(self, rows: Any) -> Data:
+    def take(self, rows: ArrayLike) -> Data:
         """Return the samples with these numbers."""
         rows = np.asarray(rows)
         parts = {"X": self.X, **{role: side for role, side in self.side_variables.items() if not isinstance(side, str)}}
@@ -166,7 +166,7 @@ class Data:
 
     def only(self, *roles: str) -> Data:
         """Return the same samples with these side variables alone."""
-        none: dict[str, Any] = {role: None for role in ROLES if role not in roles}
+        none: dict[str, Any] = dict.fromkeys({*ROLES} - {*roles})
         return replace(self, **none)
 
 
@@ -205,7 +205,7 @@ def from_torch(values: Any) -> Any:
     return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()  # numpy has no bfloat16
 
 
-def require_numbers(name: str, values: Any) -> None:
+def require_numbers(name: str, values: object) -> None:
     """Raise if values would be misread as numbers: a masked array, or dates.
 
     >>> require_numbers("X", np.array([["2026-01-31"]], dtype="datetime64[D]"))
@@ -213,14 +213,14 @@ def require_numbers(name: str, values: Any) -> None:
     pindown.errors.InputError: X has dates or durations. Turn them into numbers, such as days: (X - X.min()) / ...
     """
     _refuse_masked(name, values)
-    dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
+    whole = [getattr(values, "dtype", None)]
+    dtypes = getattr(values, "dtypes", whole) if hasattr(values, "columns") else whole  # of a data frame, by column
     if any(getattr(dtype, "kind", None) in ("m", "M") for dtype in dtypes):
         days = f"({name} - {name}.min()) / np.timedelta64(1, 'D')"
         raise InputError(name, f"{name} has dates or durations. Turn them into numbers, such as days: {days}.")
 
 
-def _refuse_masked(name: str, values: Any) -> None:
-    if np.ma.is_masked(values):
-        n_masked = np.ma.getmaskarray(values).sum()
+def _refuse_masked(name: str, values: object) -> None:
+    if isinstance(values, np.ma.MaskedArray) and (n_masked := np.ma.getmaskarray(values).sum()):
         remedy = f"Leave out samples with masked values, or fill these: {name}.filled(0)"
         raise InputError(name, f"{name} is a masked array, whose {n_masked} masked values would be used. {remedy}.")

@@ -15,7 +15,7 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -74,7 +74,7 @@ class IndexedSource(Source):
     def __len__(self) -> int:
         return self.n_samples
 
-    def __getitem__(self, rows: Any) -> NDArray[np.generic]:
+    def __getitem__(self, rows: ArrayLike) -> NDArray[np.generic]:
         """Return ``x`` of the samples with these numbers."""
         return as_array(self.take(np.asarray(rows))["x"])
 
@@ -178,7 +178,7 @@ class ArraySource(IndexedSource):
     def __init__(self, x: Any, **sides: Unpack[Sides]) -> None:
         require_numbers("x", x)
         parts = {"x": x, **roles_of(sides)}
-        self.parts: dict[str, Any] = {name: _indexable(part, name) for name, part in parts.items()}
+        self.parts: Batch = {name: _indexable(part, name) for name, part in parts.items()}
         x = self.parts["x"]
         if x.is_complex() if isinstance(x, Tensor) else np.dtype(x.dtype).kind not in NUMBERS:
             raise InputError("x", f"x must hold numbers, got {x.dtype}. Leave out text, or turn it into numbers.")
@@ -225,7 +225,7 @@ def _taken(part: Any, rows: NDArray[np.int64]) -> Any:
     return np.asarray(part[ordered])[place]
 
 
-def is_mapped(values: Any) -> bool:
+def is_mapped(values: object) -> bool:
     """Return whether samples stay elsewhere until they are needed: in a memory map, an h5py or a zarr array."""
     if isinstance(values, np.memmap):
         return True
@@ -478,7 +478,7 @@ class DatasetSource(IndexedSource):
     ([[4.0, 5.0], [0.0, 1.0]], [0, 0])
     """
 
-    def __init__(self, dataset: Dataset[Any], *, roles: RolesOfFields | None = None) -> None:
+    def __init__(self, dataset: Dataset[object], *, roles: RolesOfFields | None = None) -> None:
         self.dataset, self.roles, self._random = dataset, roles, _RandomStream()
         self.n_samples = len(dataset) if isinstance(dataset, Sized) else 0
         if self.n_samples == 0:
@@ -490,7 +490,7 @@ class DatasetSource(IndexedSource):
         numbers = np.asarray(rows).tolist()
         return _stacked(self._items(numbers), numbers, self.shape)
 
-    def _items(self, numbers: list[int]) -> list[dict[str, Any]]:
+    def _items(self, numbers: list[int]) -> list[Batch]:
         with self._random.lent():
             # torch's own method for several items at once, where a dataset has it
             several = getattr(self.dataset, "__getitems__", None)
@@ -522,7 +522,9 @@ class LoaderSource(Source):
     [6, 4]
     """
 
-    def __init__(self, loader: DataLoader[Any] | IterableDataset[Any], *, roles: RolesOfFields | None = None) -> None:
+    def __init__(
+        self, loader: DataLoader[object] | IterableDataset[object], *, roles: RolesOfFields | None = None
+    ) -> None:
         self.loader, self.roles = loader, roles
         self.n_samples = _length(loader)
         first = next(self._parts(0), None)
@@ -559,7 +561,7 @@ class LoaderSource(Source):
             yield _stacked(items, range(seen, seen + len(items)), self.shape)
             seen += len(items)
 
-    def _parts(self, epoch: int) -> Iterator[dict[str, Any]]:
+    def _parts(self, epoch: int) -> Iterator[Batch]:
         """Yield batches or items, with their parts by role."""
         random, noun = _RandomStream(epoch), "Batch" if isinstance(self.loader, DataLoader) else "Item"
         with random.lent():
@@ -588,7 +590,7 @@ class _RandomStream:
             self._state = torch.default_generator.get_state()
 
 
-def _by_role(item: Any, roles: RolesOfFields | None, what: str) -> dict[str, Any]:
+def _by_role(item: object, roles: RolesOfFields | None, what: str) -> Batch:
     """Return the parts of an item, or of a batch, by role."""
     if isinstance(item, Mapping):
         names = roles if isinstance(roles, Mapping) else {part: part for part in PARTS}
@@ -608,7 +610,7 @@ def _by_role(item: Any, roles: RolesOfFields | None, what: str) -> dict[str, Any
     return found
 
 
-def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: SampleShape) -> Batch:
+def _stacked(items: list[Batch], numbers: Sequence[int], shape: SampleShape) -> Batch:
     """Return items as a batch, after checking that they have the same parts and shapes."""
     expected = {name: _shape(part) for name, part in items[0].items()} | {"x": shape}
     for number, item in zip(numbers, items, strict=True):
@@ -623,13 +625,13 @@ def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: SampleS
     )
 
 
-def _require_shape(what: str, part: Any, expected: SampleShape) -> None:
+def _require_shape(what: str, part: object, expected: SampleShape) -> None:
     if (found := _shape(part)) != expected:
         remedy = "Samples have one shape: crop, pad or resize them in the dataset"
         raise InputError("X", f"{what} has shape {found}, the first one {expected}. {remedy}.")
 
 
-def _checked(parts: dict[str, Any], numbers: Sequence[int]) -> Batch:
+def _checked(parts: Batch, numbers: Sequence[int]) -> Batch:
     """Return parts as a batch, or raise if one has another length than x, or a sample has NaN or infinity."""
     batch = {name: part if isinstance(part, Tensor) else as_array(part, name) for name, part in parts.items()}
     for name, part in batch.items():
@@ -640,11 +642,11 @@ def _checked(parts: dict[str, Any], numbers: Sequence[int]) -> Batch:
     return batch
 
 
-def _shape(x: Any) -> SampleShape:
-    return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
+def _shape(x: object) -> SampleShape:
+    return tuple(x.shape if hasattr(x, "shape") else np.asarray(x).shape)
 
 
-def _length(loader: DataLoader[Any] | IterableDataset[Any]) -> int | None:
+def _length(loader: DataLoader[object] | IterableDataset[object]) -> int | None:
     """Return the number of samples in an epoch, if the loader knows it."""
     if isinstance(loader, DataLoader) and loader.batch_size and isinstance(loader.sampler, Sized):
         n = len(loader.sampler)
