@@ -28,12 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 from _measure import record, write
+from pindown_papers import disentanglement
 from pindown_papers.baselines import BetaVAE, DisCo, FactorVAE
 from pindown_papers.simulations import Room
 from scipy.stats import norm
 
 from pindown import Dictionary, __version__, disentangle
-from pindown.metrics import chance_mcc, disentanglement, linear_r2, mcc
+from pindown.metrics import chance_mcc, linear_r2, mcc
 
 FIVE = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 GRADED = ("brightness", "contrast", "warmth")  # of one picture: each changes every pixel

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pindown_papers
 import pytest
@@ -246,11 +247,11 @@ def test_list_has_one_line_per_experiment(monkeypatch):
 
 @pytest.mark.slow
 def test_demo_prints_its_table_its_claims_and_the_page(tmp_path, monkeypatch):
-    from pindown import demo
-    from pindown.demo import Budget
+    from pindown_papers import demo
+    from pindown_papers.demo import Budget, main_sections
 
-    run, small = demo.run, Budget(n_pairs=600, n_test=200, max_iter=2)
-    monkeypatch.setattr(demo, "run", lambda output, **options: run(output, budget=small, **options))
+    small = {"budget": Budget(n_pairs=600, n_test=200, max_iter=2), "make_sections": main_sections}
+    monkeypatch.setattr(demo, "run", partial(demo.run, **small))
     path = tmp_path / "page.html"
     result = call("demo", "--output", path, "--seed", "1")
     assert result.exit_code == 0, result.output

@@ -21,6 +21,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from pindown_papers.demo import Cloud, Condition, Demo, Fact, Row, Section, clouds, colours
 
 from pindown.auditing.page import (
     Drawing,
@@ -33,7 +34,6 @@ from pindown.auditing.page import (
     sliders,
     write_whole,
 )
-from pindown.demo import Cloud, Condition, Demo, Fact, Row, Section, clouds, colours
 
 ATTACK = "</script><script>alert('x & y')</script>"
 

@@ -18,12 +18,12 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgba_array
+from pindown_papers.demo import colours, sphere_net
 from pindown_papers.simulations import in_hyperplane
 from scipy.linalg import null_space
 
 from pindown import Classify
 from pindown.auditing.page import shown
-from pindown.demo import colours, sphere_net
 from pindown.errors import IdentifiabilityWarning
 from pindown.metrics import linear_r2, procrustes
 from pindown.simulate import Clusters

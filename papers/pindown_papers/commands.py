@@ -1,4 +1,4 @@
-"""The commands `pindown list` and `pindown reproduce`: the papers' tables, with their numbers and ours."""
+"""The commands `pindown demo`, `pindown list` and `pindown reproduce`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,28 @@ if TYPE_CHECKING:
     from pindown_papers import Experiment, Record, Table
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command("demo", epilog="Example: pindown demo --output demo.html")
+def run_demo(
+    output: Annotated[Path, typer.Option(help="The page to write.")] = Path("pindown-demo.html"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations, the samples and the fits.")] = 0,
+) -> None:
+    """Recover the latents of eight simulations, and write a page that shows them; one to two minutes."""
+    from pindown.auditing.page import check_writable, shown
+
+    with user_errors(OSError), interruptible("no page was written."):
+        check_writable(output)  # before the seconds of importing torch
+        from pindown_papers import demo
+
+        result = demo.run(output, random_state=seed)
+    out = console()
+    for row in result.table:
+        scores = [f"{name} {shown(value, 3)}" for name, value in (("chance", row.chance), ("linear fit", row.linear))]
+        out.print(f"{row.name:20} {row.metric} {shown(row.recovered, 3)} ({', '.join(scores)})", markup=False)
+    for claim in result.claims:
+        out.print(claim, markup=False)
+    out.print(f"\nThe page: {output}", markup=False, soft_wrap=True)
 
 
 @app.command("list", epilog="Example: pindown list")

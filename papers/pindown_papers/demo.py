@@ -1,465 +1,502 @@
-"""The demonstration with eight simulations: the two of `pindown.demo`, and six more.
-
-`pindown demo` writes the page with all of them if this package is installed.
-"""
+"""The demonstration, `pindown demo`: recover the latents of simulations, and show the result on one page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from colorsys import hls_to_rgb
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import null_space
-from scipy.optimize import linear_sum_assignment
-from scipy.stats import ortho_group
-from sklearn.base import clone
-from sklearn.decomposition import PCA
-from sklearn.manifold import Isomap
-from torch import nn
+from numpy.typing import NDArray
+from scipy.linalg import subspace_angles
+from sklearn.linear_model import LinearRegression
 
-from pindown import theory
-from pindown.auditing.page import Drawing, matrix, picture, rounded, shown
-from pindown.demo import (
-    CONCENTRATION,
-    N_DRAWN,
-    THREE_CLOUDS,
-    Array,
-    Budget,
-    Cloud,
-    Fact,
-    Recovery,
-    Row,
-    Section,
-    aligned_clouds,
-    clouds,
-    contrast_loss,
-    encoded,
-    filling,
-    fit_sphere,
-    loss_curves,
-    nuisance_section,
-    recover,
-    sphere_net,
-    sphere_section,
+from pindown import metrics, networks
+from pindown.auditing.page import (
+    Drawing,
+    check_writable,
+    colouring,
+    curves,
+    fill,
+    latent_cloud,
+    rounded,
+    shown,
+    write_whole,
 )
-from pindown.methods import Classify, Contrast, Dictionary
-from pindown.methods.classify.estimator import FLAT
-from pindown.methods.dictionary.disentangle import Disentangled, before_and_after, disentangle
-from pindown.metrics import (
-    chance_linear_r2,
-    chance_mcc,
-    linear_r2,
-    match_latents,
-    mcc,
-    procrustes,
-)
-from pindown.networks.spaces import Box, Reals
-from pindown.simulate import Clusters, Pairs
-from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, laplace
-from pindown.simulate.images import nearest_traversals, swaps
-from pindown.simulate.process import span_of_differences
-from pindown.training import Trainer
-from pindown_papers.latent_frames import LatentFrames
-from pindown_papers.sets import chance_support_f1, support_f1
-from pindown_papers.simulations import Room, in_hyperplane, log_posterior, well_separated
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods import Contrast, Forget
+from pindown.simulate import Nuisance, Pairs
+from pindown.theory import Assumption, Theorem
 
-SCALE = 0.1
-"""Of the Laplace distribution of positives in the unit box."""
+Array = NDArray[Any]  # float32 or float64
 
-N_CLASSES = 20
-SUPPORT = ((1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 1, 1), (0, 0, 1), (1, 0, 1))
-FACTORS = ("floor_hue", "wall_hue", "object_hue", "azimuth")
-NAMES = ("hue of the floor", "hue of the wall", "hue of the cube", "azimuth of the camera")
+RECOVERED = 0.9
+"""Latents count as recovered if the fit closes this fraction of the gap between a linear fit and a perfect score."""
+
+BATCH_SIZE, N_DRAWN = 512, 1_500
+"""Samples per step; points in a figure, enough to show a surface, few enough to rotate it smoothly."""
+
+CONCENTRATION = 10.0
+"""κ of positives and clusters: about 25° from the mean."""
+
+THREE_CLOUDS = "Three clouds of the same points, with a net: the true sphere, the observations, and what was recovered."
 
 
-def all_sections(budget: Budget, options: dict[str, Any]) -> tuple[Section, ...]:
-    """Fit all eight simulations; return their sections. ``options`` are parameters of all estimators."""
-    seed = options["random_state"]
-    paired, labelled = (budget.n_pairs, budget.n_test), (budget.n_labelled, budget.n_test)
-    sphere_fit = fit_sphere(budget, options)
-    box = Pairs.on_box(4, laplace(SCALE), n_layers=3, random_state=seed)
-    box_fit = recover(box, Contrast(4, space=Reals(), p=1, **options), *paired)
-    unrelated = replace(sphere_fit.process, conditional=VonMisesFisher(0.0))
-    unrelated_fit = recover(unrelated, clone(sphere_fit.estimator), *paired)
-
-    clusters = Clusters.on_sphere(3, N_CLASSES, CONCENTRATION, n_layers=4, random_state=seed)
-    flat = replace(clusters, vectors=in_hyperplane(clusters.vectors, offset=0.0))
-    clusters_fit, flat_fit = (recover(each, Classify(3, **options), *labelled) for each in (clusters, flat))
-
-    structured = well_separated(SUPPORT, random_state=seed)
-    half = options | {"max_iter": (budget.max_iter + 1) // 2}  # two restarts
-    # The Jacobian is nowhere singular. Whether distant latents have different observations is not checked.
-    graph_fit = recover(
-        structured, Dictionary(3, n_restarts=2, **half), *paired, unchecked=(theory.DIFFEOMORPHIC_MIXING,)
-    )
-    return (
-        sphere_section(sphere_fit),
-        _box(box_fit),
-        _unrelated(unrelated_fit, sphere_fit),
-        _clusters(clusters_fit),
-        _flat_clusters(flat_fit, clusters_fit),
-        nuisance_section(budget, options),
-        _graph(graph_fit),
-        _rooms(budget, options),
-    )
+# ---- clouds of points -----------------------------------------------------------------------------------------------
 
 
-def _box(fit: Recovery) -> Section:
-    d = fit.process.d
-    score = Row("The box", "MCC", mcc(fit.z_linear, fit.z), mcc(fit.z_hat, fit.z), chance_mcc(d))
-    aligned = matched(fit.z_hat, fit.z)
-    r2 = 1 - ((fit.z - aligned) ** 2).sum() / ((fit.z - fit.z.mean(axis=0)) ** 2).sum()
-    panels = tuple(
-        Panel(
-            f"Latent {j + 1}",
-            f"correlation {shown(np.corrcoef(fit.z[:, j], aligned[:, j])[0, 1], 3)}",
-            *(values[: N_DRAWN // 3, j] for values in (fit.z, aligned, fit.z_linear)),
-        )
-        for j in range(d)
-    )
-    return fit.section(
-        "A box, down to its axes" if score.success else "A box, not recovered",
-        "Four variables in a box, with positives that differ by a Laplace distribution. Its density has ridges along "
-        "the axes, so a rotated solution fits worse: here each latent is identified by itself.",
-        score,
-        (
-            scatters(
-                "Recovered against true, one panel per latent. Grey: the best linear fit of the raw data to the truth.",
-                f"{d} scatter plots of recovered against true values, with those of a linear fit for comparison.",
-                panels,
-            ),
-            contrast_loss(fit),
-        ),
-        Fact("R² with order and signs alone", shown(r2, 3), "plus a shift and one common scale"),
-        Fact(
-            "Information in a pair",
-            f"{fit.estimator.score(fit.x, fit.side):.2f} nats",
-            "estimated on held-out pairs, without the truth",
-        ),
-    )
-
-
-def _unrelated(fit: Recovery, related: Recovery) -> Section:
-    """Return the section of pairs on a sphere that are not related."""
-    score, net = fit.r2("Unrelated pairs"), sphere_net()
-    # These latents may lie in a corner of the sphere, so no rotation is fitted.
-    net_x = fit.process.mixing(torch.from_numpy(net)).numpy()
-    points, surface = filling(fit.z_hat, fit.z_hat[:N_DRAWN], encoded(fit, net_x))
-    cloud = clouds(
-        "The latents after training, moved and enlarged to fill the figure, in the colours of above. Unrelated pairs "
-        "do not say how to unfold the net.",
-        f"A cloud of coloured points with a net (R² {shown(score.recovered)}; linear fit {shown(score.linear)}).",
-        (Cloud("Recovered", "same sphere, same mixing, same fit", points, surface),),
-        hues=fit.z[:N_DRAWN],
-        surface_hues=net,
-    )
-    return fit.section(
-        "And when the assumption is broken",
-        "The same sphere, the same mixing, the same network and the same number of steps. Only the pairs are drawn at "
-        "random, so that they are not informative. A method that reported success here would deserve no trust above.",
-        score,
-        (cloud, contrast_loss(fit, {"related pairs": related.estimator.loss_curve_}, "unrelated pairs")),
-        Fact(
-            "Information in a pair",
-            f"{shown(fit.estimator.score(fit.x, fit.side))} nats",
-            "in truth none: the score shows without the truth that nothing was learned",
-        ),
-    )
-
-
-def _clusters(fit: Recovery) -> Section:
-    score, rotation = fit.r2("Clusters"), procrustes(fit.z_hat, fit.z).rotation
-    vectors, learned = fit.process.vectors.numpy(), fit.estimator.class_vectors_
-    angles = np.degrees(np.arccos(np.clip((learned @ rotation * vectors).sum(axis=1), -1, 1)))
-    return fit.section(
-        "Clusters, from their labels" if score.success else "Clusters, not recovered",
-        f"{N_CLASSES} clusters on a sphere pass through a random network of four layers. Classify learns to predict "
-        "their labels, and nothing else. Since the class vectors lie in no plane, this identifies the whole sphere, "
-        "also between and within the clusters, and the class vectors with it.",
-        score,
-        (
-            _clouds_with_arrows(
-                fit,
-                "The arrows are the class vectors: the true ones, the means of the classes, and the learned ones. A "
-                "sample has the colour of its class, the net that of its true direction. Drag, or use the arrow keys.",
-                sphere_net(),
-                rotation,
-            ),
-            _classify_loss(fit),
-        ),
-        Fact(
-            "Class vectors (R²)",
-            shown(linear_r2(learned, vectors), 3),
-            f"linear map fitted on half of the classes; chance {shown(chance_linear_r2(*learned.shape))}",
-        ),
-        Fact("Angle to the true ones", f"{angles.mean():.1f}°", "after the rotation of the latents; chance 90°"),
-        Fact(
-            "Concentration of the clusters",
-            f"{fit.estimator.scale_:.1f}",
-            f"the learned scale of the softmax; in truth κ is {CONCENTRATION:g}",
-        ),
-        _accuracy(fit),
-    )
-
-
-def _flat_clusters(fit: Recovery, spread_out: Recovery) -> Section:
-    along = span_of_differences(fit.process.vectors).numpy()  # (d, k) what the classes differ in
-    across = null_space(along.T)
-    score = Row(
-        "Clusters in a plane",
-        "R² across the plane",
-        linear_r2(fit.z_linear, fit.z @ across),
-        linear_r2(fit.z_hat, fit.z @ across),
-        chance_linear_r2(*fit.z_hat.shape),
-    )
-    view = np.hstack([along, across])  # the plane is horizontal, and the poles of the net are removed
-    sizes = np.linalg.svd(fit.estimator.class_vectors_ - fit.estimator.class_vectors_.mean(axis=0), compute_uv=False)
-    return fit.section(
-        "And when the class vectors lie in a plane",
-        "The same mixing, the same network, as many classes and steps. Only the class vectors lie in one plane through "
-        "the centre. No two classes differ in the direction across it, so a perfect classifier may lose it.",
-        score,
-        (
-            _clouds_with_arrows(
-                fit,
-                "Now the arrows lie in one plane, drawn horizontally. Around it the net is where it was. The labels do "
-                "not say what is above and what is below.",
-                sphere_net()[4:-4] @ view.T,
-                procrustes(fit.z_hat, fit.z).rotation,
-                view,
-            ),
-            _classify_loss(fit, spread_out),
-        ),
-        Fact("Along the plane (R²)", shown(linear_r2(fit.z_hat, fit.z @ along), 3), "where the classes differ"),
-        Fact(
-            "Spread of the class vectors",
-            shown(sizes[-1] / sizes[0]),
-            f"smallest over largest singular value of the learned ones; the estimator warns below {shown(FLAT)}",
-        ),
-        _accuracy(fit),
-    )
-
-
-def _graph(fit: Recovery) -> Section:
-    matching = match_latents(fit.z_hat, fit.z)
-    components = PCA(3).fit_transform((fit.x - fit.x.mean(axis=0)) / fit.x.std(axis=0))
-    score = Row("A graph", "MCC", mcc(components, fit.z), mcc(fit.z_hat, fit.z), chance_mcc(3))
-    found, truth = fit.estimator.support_, fit.process.support
-    wrong = int((found[:, matching] != truth).sum())
-    blocks = ", ".join("{" + ", ".join(str(j + 1) for j in block.latents) + "}" for block in fit.estimator.blocks_)
-    panels = []
-    for j, own in enumerate(matching):
-        true, linear, latent = (a[:N_DRAWN] for a in (fit.z[:, j], fit.z_linear[:, j], fit.z_hat[:, own]))
-        slope, shift = np.polyfit(latent, true, 1)
-        panels.append(Panel(f"Latent {j + 1}", f"recovered latent {own + 1}", true, slope * latent + shift, linear))
-    return fit.section(
-        "A graph, from observations alone" if score.success else "A graph, not recovered",
-        "Three latents, six observed variables, and no pairs, labels or time. Each latent affects other observed "
-        "variables. Among all models that explain the data, Dictionary looks for the one with the fewest edges. "
-        "Principal components, which need no truth either, stand in place of a linear fit.",
-        score,
-        (
-            scatters(
-                "Recovered against true latents; grey is a linear fit of the raw data to the truth. Order and "
-                "elementwise transformations of the latents cannot be identified.",
-                "Three panels, recovered against true.",
-                tuple(panels),
-            ),
-        ),
-        Fact(
-            "Edges (F1)",
-            shown(support_f1(found, truth, matching=matching), 3),
-            f"{wrong} of {truth.size} possible edges are wrong; chance {shown(chance_support_f1(truth))}",
-        ),
-        Fact("Identified blocks", blocks, "latents that affect the same observed variables are identified jointly"),
-        Fact(
-            "Agreement between restarts",
-            shown(float(fit.estimator.agreement_.min())),
-            "correlation of their latents: low values mean that the data do not decide",
-        ),
-    )
-
-
-def _rooms(budget: Budget, options: dict[str, Any]) -> Section:
-    seed = options["random_state"]
-    process = Pairs(Uniform(len(FACTORS), Box()), Truncated(laplace(SCALE)), _room(16))
-    n_steps = max(1, int(0.35 * budget.max_iter))  # a step on images takes longer, and fewer are enough
-    film_x = process.sample(budget.n_test, random_state=seed + 2).x[:1_000]
-    film = LatentFrames(film_x, steps=[max(1, int(n_steps * fraction)) for fraction in (0.05, 0.15, 0.3, 1)])
-    n_pairs = int(0.4 * budget.n_pairs)
-    contrast = Contrast(
-        len(FACTORS),
-        space=Reals(),
-        p=1,
-        learning_rate=4e-3,
-        trainer=Trainer(callbacks=(film,)),
-        **options | {"batch_size": min(128, n_pairs), "max_iter": n_steps},
-    )
-    fit = recover(process, contrast, n_pairs, budget.n_test)
-    score = Row("A room", "MCC", mcc(fit.z_linear, fit.z), mcc(fit.z_hat, fit.z), chance_mcc(len(FACTORS)))
-    generator, before, after = _rotated_generator(seed, budget)
-    section = fit.section(
-        "A room, seen" if score.success else "A room, not recovered",
-        "Images of rooms, 16 × 16 pixels, in pairs that differ a little: in the hues of floor, wall and cube and in "
-        "the position of the camera. From pixels alone each of the four is identified, because positives differ by a "
-        "Laplace distribution.",
-        score,
-        (
-            loss_curves(
-                "The training loss, against that of guessing.",
-                float(np.log(contrast.batch_size or 1)),
-                {"InfoNCE": contrast.loss_curve_},
-            ),
-        ),
-        Fact("Axes (MCC)", shown(score.recovered, 3), f"a random rotation scores {shown(score.chance)} on average"),
-        Fact(
-            "A generator, rotated (MCC)",
-            shown(after, 3),
-            f"{shown(before, 3)} before. A generator of three hues, without pairs; we rotated its latents at random",
-        ),
-    )
-    sliders = before_and_after(generator, "A generator of such rooms, with latents that we rotated at random")
-    return replace(section, figures=(*section.figures, *_room_drawings(fit, film), *sliders))
-
-
-def _room_drawings(fit: Recovery, film: LatentFrames) -> tuple[Drawing, ...]:
-    large = _room(48)(torch.as_tensor(fit.z[:2_000]).float()).numpy()
-    order = linear_sum_assignment(_correlations(fit.z_hat, fit.z), maximize=True)[1]
-    latents = fit.z_hat[:2_000, order]
-    frames = film.frames or {fit.estimator.n_iter_: fit.z_hat}  # short fits have no frames
-    matrices = [_correlations(then, fit.z[: len(then)])[:, order] for then in frames.values()]
-    gaps = [np.pad(matrix, ((0, 0), (0, 1)), constant_values=np.nan) for matrix in matrices]
-    moments = ", ".join(f"{step:,}" for step in frames)
-    return (
-        picture(
-            nearest_traversals(latents, large),
-            f"Each row varies one latent from low to high, with the others fixed: {', '.join(NAMES)}. Shown are the "
-            "nearest of the held-out images, drawn larger.",
-        ),
-        picture(
-            swaps(latents, large, random_state=0),
-            "Each row begins with one image and ends with another. Between them, one latent after the other is taken "
-            "from the last: floor, wall, cube, camera.",
-        ),
-        matrix(
-            np.hstack(gaps)[:, :-1],
-            "Factors by latents during training",
-            f"The training at steps {moments}: the correlation of each factor with each latent. At first all are "
-            "mixed; at the end each factor has a latent of its own.",
-            rows=NAMES,
-        ),
-    )
-
-
-def _rotated_generator(random_state: int, budget: Budget) -> tuple[Disentangled, float, float]:
-    """Train a generator of rooms on randomly rotated Isomap coordinates; return it and the MCC before and after.
-
-    `disentangle` finds the rotation from the Jacobian of the generator alone.
-    """
-    room, rng = _room(12, FACTORS[:3]), torch.Generator().manual_seed(random_state)
-    n, n_steps = min(1_000, budget.n_pairs), min(150, budget.max_iter)
-    z = torch.rand(2 * n, 3, generator=rng)
-    x = room(z)
-    flat = x.flatten(1).double().numpy()
-    isomap = Isomap(n_neighbors=10, n_components=3).fit(flat[:n])
-    whiten = PCA(3, whiten=True).fit(isomap.embedding_)
-    rotation = ortho_group.rvs(3, random_state=random_state)
-    inputs = torch.as_tensor(whiten.transform(isomap.embedding_) @ rotation).float()
-    decoder = nn.Sequential(nn.Linear(3, 96), nn.Tanh(), nn.Linear(96, flat.shape[1]), nn.Unflatten(1, x.shape[1:]))
-    for parameter in decoder.parameters():
-        nn.init.uniform_(parameter, -0.5, 0.5, generator=rng)
-    optimizer = torch.optim.Adam(decoder.parameters(), lr=1e-2)
-    for _ in range(n_steps):
-        optimizer.zero_grad()
-        (decoder(inputs) - x[:n]).square().mean().backward()
-        optimizer.step()
-    held_out = whiten.transform(isomap.transform(flat[n:])) @ rotation
-    found = disentangle(decoder, held_out, n_samples=200, n_outputs=300, n_starts=8)
-    truth = z[n:].numpy()
-    return found, mcc(held_out, truth), mcc(held_out @ found.unmixing, truth)
-
-
-class Panel(NamedTuple):
-    """True values of a latent, the recovered ones, and those of a linear fit of the raw data."""
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Points in space, a surface (a net of meridians and parallels), and arrows."""
 
     title: str
     note: str
-    true: Array  # (n,)
-    recovered: Array  # (n,)
-    linear: Array  # (n,)
+    points: Array  # (n, 3)
+    surface: Array  # (n_parallels, n_meridians, 3)
+    arrows: Array = field(default_factory=lambda: np.empty((0, 2, 3)))  # (n_arrows, tail and tip, 3)
 
 
-def scatters(caption: str, description: str, panels: Sequence[Panel]) -> Drawing:
-    """Return recovered against true values, one panel per latent."""
-    names = ("true", "recovered", "linear")
-    data = [{name: rounded(getattr(panel, name)) for name in names} for panel in panels]
-    return Drawing("scatters", caption, description, {"panels": data}, tuple(panel[:2] for panel in panels))
-
-
-def matched(z_hat: Array, z: Array) -> Array:
-    """Return recovered latents in the order and with the signs of the true ones, at one common scale."""
-    d = z.shape[1]
-    correlation = np.corrcoef(z, z_hat, rowvar=False)[:d, d:]  # (d, d)
-    order = linear_sum_assignment(np.abs(correlation), maximize=True)[1]
-    aligned = z_hat[:, order] * np.sign(correlation[range(d), order])
-    aligned, target = aligned - aligned.mean(axis=0), z - z.mean(axis=0)
-    return z.mean(axis=0) + aligned * (aligned * target).sum() / (aligned**2).sum()
-
-
-def _clouds_with_arrows(
-    fit: Recovery, caption: str, surface: Array, rotation: Array, view: Array | None = None
+def clouds(
+    caption: str,
+    description: str,
+    parts: Sequence[Cloud],
+    *,
+    hues: Array,
+    surface_hues: Array,
+    arrow_hues: Array | None = None,
 ) -> Drawing:
-    """Return clouds with class vectors: the true ones, the means of the classes, and the learned ones.
+    """Return clouds of the same points side by side, which rotate together.
 
-    Samples have the colours of their classes. ``view`` rotates the true and the recovered cloud for the figure.
+    Hues are unit vectors, one for each point, vertex or arrow: near directions have near colours.
     """
-    view = np.eye(3) if view is None else view
-    vectors, learned = fit.process.vectors.numpy(), fit.estimator.class_vectors_ @ rotation
-    member = fit.side[:, None] == np.arange(len(vectors))  # (n, n_classes)
-    means = member.T @ fit.x / member.sum(axis=0).clip(1)[:, None]  # a class may have no test sample
+    data = {
+        "clouds": [{name: rounded(getattr(part, name)) for name in ("points", "surface", "arrows")} for part in parts],
+        "colours": colours(hues),
+        "surfaceColours": colours(surface_hues),
+        "arrowColours": [] if arrow_hues is None else colours(arrow_hues),
+    }
+    panels = tuple((part.title, part.note) for part in parts)
+    return Drawing("clouds", caption, description, data, panels, wide=len(parts) > 1)
 
-    def arrows(tips: Array) -> Array:
-        return np.stack([np.zeros_like(tips), tips], axis=1)
 
-    true, observed, recovered_cloud = aligned_clouds(fit, surface, rotation)
-    true, recovered_cloud = (
-        replace(cloud, points=cloud.points @ view, surface=cloud.surface @ view, arrows=arrows(tips) @ view)
-        for cloud, tips in ((true, vectors), (recovered_cloud, learned))
+def colours(directions: Array) -> list[Any]:
+    """Return the colours of unit vectors (…, 3) as hexadecimal strings, nested as they are.
+
+    The angle is the hue and the height the lightness, so that near directions have near colours.
+
+    Examples
+    --------
+    >>> colours(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]))
+    ['#a6a6a6', '#595959']
+    """
+    array = np.asarray(directions, dtype=np.float64)
+    flat = np.empty(array[..., 0].size, dtype=object)
+    for k, (x, y, z) in enumerate(array.reshape(-1, 3)):
+        hue, saturation = math.atan2(y, x) / (2 * math.pi) % 1, min(1.0, 0.7 * math.hypot(x, y))
+        rgb = hls_to_rgb(hue, 0.5 + 0.15 * max(-1.0, min(1.0, z)), saturation)
+        flat[k] = "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
+    return flat.reshape(array.shape[:-1]).tolist()
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """The score of one simulation, next to those of a linear fit of the raw data and of chance.
+
+    Examples
+    --------
+    >>> Row("sphere", "R²", linear=0.8, recovered=0.99, chance=0.0).gap_closed
+    0.95
+    """
+
+    name: str
+    metric: str
+    linear: float
+    recovered: float
+    chance: float
+
+    @property
+    def gap_closed(self) -> float:
+        """The fraction of the gap between the linear fit and a perfect score that is closed; negative if it grew."""
+        return round((self.recovered - self.linear) / (1 - self.linear), 6)
+
+    @property
+    def success(self) -> bool:
+        """Whether the latents count as recovered."""
+        return self.gap_closed >= RECOVERED
+
+
+class Fact(NamedTuple):
+    """A number with its name and how to read it."""
+
+    label: str
+    value: str
+    note: str
+
+
+class Condition(NamedTuple):
+    """An assumption of a theorem, and whether it holds here; one ``of the fit`` is approached, never reached."""
+
+    name: str
+    statement: str
+    status: Literal["holds", "broken", "not checked", "of the fit"]
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One simulation: what was done, figures, numbers, and the supported claim."""
+
+    title: str
+    text: str
+    score: Row
+    figures: tuple[Drawing, ...]
+    facts: tuple[Fact, ...]
+    claim: str
+    conditions: tuple[Condition, ...]
+    not_promised: tuple[str, ...]
+    warned: tuple[str, ...] = ()  # warnings of the estimator
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """The results of the demonstration, as its page shows them."""
+
+    title: str
+    kicker: str
+    lead: str
+    sections: tuple[Section, ...]
+    footer: str
+
+    @property
+    def table(self) -> tuple[Row, ...]:
+        """One row per simulation: name, metric, linear, recovered, chance."""
+        return tuple(section.score for section in self.sections)
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """One sentence per simulation: the supported claim and its theorem."""
+        return tuple(section.claim for section in self.sections)
+
+    def html(self) -> str:
+        """Return the page as self-contained HTML."""
+        return fill("demo.html.j2", page=self, title=self.title)
+
+
+# ---- the demonstration ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Number of samples and steps per simulation; the defaults take about ten seconds each on two cores."""
+
+    n_pairs: int = 20_000
+    n_labelled: int = 40_000
+    n_test: int = 4_000
+    max_iter: int = 1_000
+
+
+MakeSections = Callable[[Budget, dict[str, Any]], tuple[Section, ...]]
+"""Fits simulations and returns the sections of a page, given a budget and parameters of the estimators."""
+
+
+def run(
+    output: Path,
+    *,
+    random_state: int = 0,
+    verbose: bool = True,
+    budget: Budget = Budget(),  # noqa: B008 (a frozen value)
+    make_sections: MakeSections | None = None,
+) -> Demo:
+    """Recover the latents of simulations, and write a page that shows them.
+
+    Parameters
+    ----------
+    output : Path
+        The HTML file to write; missing folders are created.
+    random_state : int
+        Seed of the simulations, the samples and the fits.
+    verbose : bool
+        Show the progress of the fits on a terminal.
+    budget : Budget
+        Number of samples and steps.
+    make_sections : callable, optional
+        Returns the sections: by default of all eight simulations; `main_sections` has a sphere and a nuisance.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; checked before any training.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> small = Budget(n_pairs=2_000, n_labelled=2_000, n_test=500, max_iter=25)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "demo.html"
+    ...     print([row.metric for row in run(path, budget=small, make_sections=main_sections).table])
+    ['R²', 'invariance']
+    """
+    check_writable(output)
+    start = time.monotonic()
+    options = {"batch_size": BATCH_SIZE, "max_iter": budget.max_iter, "verbose": verbose, "random_state": random_state}
+    if make_sections is None:
+        from pindown_papers.demo_sections import all_sections as make_sections  # which imports this module
+    sections = make_sections(budget, options)
+    seconds = time.monotonic() - start
+    # Latents are to be recovered exactly if all assumptions hold.
+    success = all(each.score.success != any(c.status == "broken" for c in each.conditions) for each in sections)
+    demo = Demo(
+        title="Hidden variables, recovered" if success else "Not everything came out as the theorems promise",
+        kicker=f"pindown demo · seed {random_state}",
+        lead="Each simulation below hides a few variables behind a mixing. pindown sees only the mixed data, and at "
+        "most a hint: pairs of samples, labels, or a nuisance. The true latents only serve to score the result, on "
+        "samples that were not used in the fit.",
+        sections=sections,
+        footer=f"{budget.n_pairs:,} pairs or {budget.n_labelled:,} labelled samples and {budget.max_iter:,} steps per "
+        f"simulation, {budget.n_test:,} test samples; {seconds:.0f} seconds in total.",
     )
-    return clouds(
-        caption,
-        THREE_CLOUDS,
-        (true, replace(observed, arrows=filling(fit.x, arrows(means))[0]), recovered_cloud),
-        hues=vectors[fit.side[:N_DRAWN]] @ view,
-        surface_hues=surface @ view,
-        arrow_hues=vectors @ view,
+    write_whole(demo.html(), output)
+    return demo
+
+
+def main_sections(budget: Budget, options: dict[str, Any]) -> tuple[Section, ...]:
+    """Fit the simulations of the README, pairs on a sphere and a nuisance, and return their sections.
+
+    ``options`` are parameters of all estimators: `batch_size`, `max_iter`, `random_state` and `verbose`.
+    """
+    return sphere_section(fit_sphere(budget, options)), nuisance_section(budget, options)
+
+
+def fit_sphere(budget: Budget, options: dict[str, Any]) -> Recovery:
+    """Fit `Contrast` to pairs on a sphere."""
+    sphere = Pairs.on_sphere(3, CONCENTRATION, n_layers=4, random_state=options["random_state"])
+    return recover(sphere, Contrast(3, **options), budget.n_pairs, budget.n_test)
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """A simulation, the fitted estimator, and test samples: observed, true, recovered, linearly fitted."""
+
+    process: Any  # Pairs, Clusters, Nuisance or Structured, which have different attributes
+    estimator: Any  # the estimator for it
+    x: Array  # (n, m) the observations
+    side: Array  # positives (n, m), or the class or level of the nuisance (n,); empty if there is neither
+    z: Array  # (n, d) the true latents
+    z_hat: Array  # (n, d)
+    z_linear: Array  # (n, d) linear regression of the true latents on x
+    warned: tuple[str, ...]  # warnings of the fit
+    unchecked: tuple[Assumption, ...]  # assumptions that cannot be checked here
+
+    @property
+    def broken(self) -> tuple[Assumption, ...]:
+        """The assumptions about the data that do not hold."""
+        known, theorem = {*self.process.assumptions, *self.unchecked}, self.estimator.guarantee
+        return tuple(a for a in theorem.assumes if a.about != "model" and a not in known)
+
+    def r2(self, name: str) -> Row:
+        """Return the R² of all latents, with that of a linear fit of the raw data."""
+        chance = metrics.chance_linear_r2(*self.z_hat.shape)
+        return Row(name, "R²", metrics.linear_r2(self.z_linear, self.z), metrics.linear_r2(self.z_hat, self.z), chance)
+
+    def section(
+        self, title: str, text: str, score: Row, figures: tuple[Drawing, ...], *facts: Fact, numbers: str = ""
+    ) -> Section:
+        """Return the section of the page; ``numbers`` replace those of the score in the claim."""
+        theorem: Theorem = self.estimator.guarantee
+        status: dict[Assumption, Literal["broken", "not checked"]] = dict.fromkeys(self.broken, "broken")
+        status |= dict.fromkeys(self.unchecked, "not checked")
+        conditions = tuple(
+            Condition(a.name, a.statement, "of the fit" if a.about == "model" else status.get(a, "holds"))
+            for a in theorem.assumes
+        )
+        numbers = numbers or (
+            f"Held-out {score.metric} {shown(score.recovered, 3)} (linear fit of the raw data {shown(score.linear)}, "
+            f"chance {shown(score.chance)})"
+        )
+        *first, last = (assumption.name for assumption in theorem.assumes)
+        claim = (
+            f"{theorem.subject} up to {theorem.indeterminacy.name}, as {theorem.source} promises given "
+            f"{', '.join(first)}, and {last}." + "".join(f" Not checked here: {a.name}." for a in self.unchecked)
+        )
+        if self.broken:
+            missing = " and ".join(assumption.name for assumption in self.broken)
+            claim = f"no claim is supported, because an assumption of {theorem.source} is broken: {missing}."
+        elif not score.success:
+            claim = f"not recovered. {theorem.source} promises more, but only at the optimum: train longer."
+        not_promised = () if self.broken else theorem.not_promised
+        return Section(title, text, score, figures, facts, f"{numbers}: {claim}", conditions, not_promised, self.warned)
+
+
+def recover(
+    process: Any, estimator: Any, n_train: int, n_test: int, *, unchecked: tuple[Assumption, ...] = ()
+) -> Recovery:
+    """Fit an estimator to samples and their side variable, and encode test samples; its seed is that of the samples."""
+    train, test = (process.sample(n, random_state=estimator.random_state + k) for n, k in ((n_train, 1), (n_test, 2)))
+    side, test_side = (part.u if part.x_pos is None else part.x_pos for part in (train, test))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", IdentifiabilityWarning)
+        estimator.fit(train.x, side)
+    warned = tuple(str(warning.message) for warning in caught)
+    x, z = test.x.numpy(), test.z.numpy()
+    z_linear = LinearRegression().fit(train.x.flatten(1).numpy(), train.z.numpy()).predict(x.reshape(len(x), -1))
+    known = np.empty(0) if test_side is None else test_side.numpy()
+    return Recovery(process, estimator, x, known, z, estimator.transform(x), z_linear, warned, unchecked)
+
+
+def sphere_section(fit: Recovery) -> Section:
+    """Return the section of related pairs on a sphere."""
+    score, alignment, net = fit.r2("The sphere"), metrics.procrustes(fit.z_hat, fit.z), sphere_net()
+    information = np.log(CONCENTRATION / np.sinh(CONCENTRATION)) + CONCENTRATION / np.tanh(CONCENTRATION) - 1
+    return fit.section(
+        "A sphere, unscrambled" if score.success else "A sphere, not recovered",
+        "Points on a sphere, each with a positive nearby, pass through a random network of four layers. From the "
+        "distorted pairs alone, pindown learns a map back. A rotation cannot be identified from such data, and is not "
+        "claimed.",
+        score,
+        (
+            clouds(
+                "Colour is the true direction of a sample; the same sample has the same colour everywhere. The net is "
+                "laid over the true sphere and mapped along. Drag, or use the arrow keys: all three rotate together.",
+                THREE_CLOUDS,
+                aligned_clouds(fit, net, alignment.rotation),
+                hues=fit.z[:N_DRAWN],
+                surface_hues=net,
+            ),
+            contrast_loss(fit),
+        ),
+        Fact("R² with a rotation alone", shown(alignment.r2, 3), "no stretching, no shearing"),
+        Fact(
+            "Concentration of the positives",
+            f"{1 / fit.estimator.temperature_:.1f}",
+            f"the inverse of the learned temperature; in truth {CONCENTRATION:g}",
+        ),
+        Fact(
+            "Information in a pair",
+            f"{fit.estimator.score(fit.x, fit.side):.2f} nats",
+            f"estimated on held-out pairs; in truth {information:.2f}",
+        ),
+        Fact(
+            "Axes (MCC)",
+            shown(metrics.mcc(fit.z_hat, fit.z)),
+            f"a random rotation scores {shown(metrics.chance_mcc(3))} on average: no axes are identified",
+        ),
     )
 
 
-def _classify_loss(fit: Recovery, spread_out: Recovery | None = None) -> Drawing:
-    own = {"classes in a plane" if spread_out else "classes all over": fit.estimator.loss_curve_}
-    others = {} if spread_out is None else {"classes all over": spread_out.estimator.loss_curve_}
-    caption = f"The training loss, against that of guessing one of {N_CLASSES} classes."
-    return loss_curves(caption, float(np.log(N_CLASSES)), {**others, **own})
-
-
-def _accuracy(fit: Recovery) -> Fact:
-    best = (log_posterior(fit.process, torch.as_tensor(fit.z)).argmax(1).numpy() == fit.side).mean()
-    return Fact(
-        "Accuracy",
-        shown(fit.estimator.score(fit.x, fit.side), 3),
-        f"the Bayes classifier of the truth has {shown(best, 3)}",
+def nuisance_section(budget: Budget, options: dict[str, Any]) -> Section:
+    """Fit `Forget` to observations that a nuisance moves; return the section."""
+    process = Nuisance.on_sphere(5, 3, CONCENTRATION, n_layers=1, random_state=options["random_state"])
+    forget = Forget(encoder=networks.linear, **options)
+    fit = recover(process, forget, budget.n_labelled, budget.n_test)
+    rng = np.random.default_rng(0)
+    raw, latents, truth = (_leakage(values, fit) for values in (fit.x, fit.z_hat, fit.z))
+    projections = [_leakage(fit.x @ rng.normal(size=(5, fit.z_hat.shape[1])), fit) for _ in range(3)]
+    chance = float(np.mean([_invariance(each) for each in projections]))
+    score = Row("A nuisance", "invariance", _invariance(raw), _invariance(latents), chance)
+    kept = min(metrics.recovery_by_level(fit.z_hat, fit.z, fit.side).values())
+    angle = np.degrees(subspace_angles(forget.components_.T, process.invariant_space.numpy())).max()
+    numbers = (
+        f"Held-out invariance {shown(score.recovered, 3)} (raw data {shown(score.linear)}, random projections "
+        f"{shown(chance)}; best probe {shown(latents.worst, 3)}, chance {shown(latents.chance, 3)}), R² within a level "
+        f"{shown(kept, 3)}"
+    )
+    return fit.section(
+        "A nuisance, forgotten" if score.success else "A nuisance, not forgotten",
+        "A nuisance of three levels, such as a batch, a camera or a body, moves five observed variables. Forget trains "
+        "adversarially: a classifier predicts the nuisance from the latents, and the encoder removes what it uses. "
+        "Invariance is 1 if no probe, trained afterwards, predicts the nuisance better than chance, and 0 if one is "
+        "always right. Here it is compared with the raw data in place of a linear fit, and with random projections.",
+        score,
+        (
+            _latents(fit, "Observed", "what pindown is given, three of the observed variables", fit.x, "x"),
+            _latents(fit, "Recovered", "the levels are mixed, none has a place of its own", fit.z_hat, "latent"),
+            loss_curves(
+                "The loss of the classifier of the nuisance, against that of guessing. Only probes trained afterwards "
+                "show that the nuisance is gone.",
+                forget.history_.chance_loss,
+                {"the classifier": forget.history_.classifier_loss},
+            ),
+        ),
+        Fact(
+            "Best probe (accuracy)",
+            shown(latents.worst, 3),
+            f"on the latents; {shown(raw.worst, 3)} on the raw data, {shown(truth.worst, 3)} on the true invariant "
+            f"latents; chance {shown(latents.chance, 3)}",
+        ),
+        Fact("Kept (R² within a level)", shown(kept, 3), "of the invariant latents, the smallest over the levels"),
+        Fact("Angle to the invariant space", f"{angle:.1f}°", "the largest; a random direction is far off"),
+        numbers=numbers,
     )
 
 
-def _room(size: int, factors: tuple[str, ...] = FACTORS) -> Room:
-    return Room(size, factors=factors, fixed={"shape": 0}, samples=1)
+def _leakage(latents: Array, fit: Recovery) -> metrics.Leakage:
+    probes, effort = ("linear", "quadratic", "kernel"), metrics.Effort(n_seeds=1, n_permutations=20)
+    return metrics.leakage(latents, fit.side, probes=probes, effort=effort, random_state=0)
 
 
-def _correlations(latents: Array, z: Array) -> Array:
-    """Return absolute correlations; (factors, latents)."""
-    d = z.shape[1]
-    with np.errstate(invalid="ignore", divide="ignore"):  # a constant latent correlates with nothing
-        return np.nan_to_num(np.abs(np.corrcoef(z, latents, rowvar=False)[:d, d:]))
+def _invariance(found: metrics.Leakage) -> float:
+    """Return 1 if the best probe is at chance, 0 if it is always right."""
+    return 1 - max(0.0, (found.worst - found.chance) / (1 - found.chance))
+
+
+def _latents(fit: Recovery, title: str, note: str, z: Array, name: str) -> Drawing:
+    (points,) = filling(z, z[:N_DRAWN])
+    return latent_cloud(
+        f"{title}: {note}. Choose the axes and the colouring.",
+        f"{title}: {len(points)} points in three colours, one per level of the nuisance.",
+        [f"{name} {j + 1}" for j in range(z.shape[1])],
+        points,
+        [colouring("nuisance", fit.side[:N_DRAWN]), colouring("an invariant latent", fit.z[:N_DRAWN, 0])],
+    )
+
+
+def sphere_net() -> Array:
+    """Return the sphere as a net with meshes of 7.5°; (25 parallels, 49 meridians, 3)."""
+    latitude, longitude = np.meshgrid(np.linspace(-0.5, 0.5, 25) * np.pi, np.linspace(0, 2, 49) * np.pi, indexing="ij")
+    across = np.cos(latitude)
+    return np.stack([across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)], axis=-1)
+
+
+def aligned_clouds(fit: Recovery, surface: Array, rotation: Array) -> tuple[Cloud, Cloud, Cloud]:
+    """Return the true, the observed, and the recovered cloud, rotated as given to align it with the truth."""
+    surface_x = fit.process.mixing(torch.from_numpy(surface)).numpy()
+    z_hat = fit.z_hat[:N_DRAWN] @ rotation, encoded(fit, surface_x) @ rotation
+    return (
+        Cloud("True", "the hidden variables", fit.z[:N_DRAWN], surface),
+        Cloud("Observed", "what pindown is given", *filling(fit.x, fit.x[:N_DRAWN], surface_x)),
+        Cloud("Recovered", "rotated to match the true one", *z_hat),
+    )
+
+
+def encoded(fit: Recovery, x: Array) -> Array:
+    """Return the latents of observations (..., d)."""
+    return fit.estimator.transform(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+
+
+def filling(cloud: Array, *parts: Array) -> list[Array]:
+    """Move and scale parts of a cloud as needed to make the cloud fill the unit ball."""
+    centre = (cloud.min(axis=0) + cloud.max(axis=0)) / 2
+    return [(part - centre) / np.linalg.norm(cloud - centre, axis=1).max() for part in parts]
+
+
+def contrast_loss(fit: Recovery, others: Mapping[str, Array] | None = None, name: str = "related pairs") -> Drawing:
+    """Return the training loss of `Contrast`, after those of others."""
+    n = fit.estimator.batch_size
+    caption = f"The training loss, against that of guessing which of {n} is the positive."
+    return loss_curves(caption, float(np.log(n)), {**(others or {}), name: fit.estimator.loss_curve_})
+
+
+def loss_curves(caption: str, guessing: float, losses: Mapping[str, Array]) -> Drawing:
+    """Return a figure of training losses, with their final values as its description."""
+    ends = ", ".join(f"{values[-25:].mean():.2f} with {name}" for name, values in losses.items())
+    n_steps = max(map(len, losses.values()))
+    description = f"Loss over {n_steps:,} steps. It ends at {ends}; guessing has {guessing:.2f}."
+    return curves(caption, description, losses, guessing)

@@ -1,4 +1,4 @@
-r"""Disentanglement scores in addition to `mig` and `dci` of `pindown.metrics.disentanglement`, and a table of all.
+r"""Disentanglement scores in addition to `mig` and `dci` of `pindown_papers.disentanglement`, and a table of all.
 
 ================ =========================================== ============================================
 metric           asks whether                                hardly sees
@@ -32,7 +32,8 @@ from sklearn.metrics import r2_score
 
 from pindown.errors import InputError
 from pindown.metrics.arrays import Labels, Mask, Matrix, RandomState, contingency, correlations, standardise
-from pindown.metrics.disentanglement import (
+from pindown.metrics.recovery import Part, halves_by_level, smooth_r2
+from pindown_papers.disentanglement import (
     DEFINITION,
     Continuous,
     FactorData,
@@ -54,7 +55,6 @@ from pindown.metrics.disentanglement import (
     three_scores,
     typical_rotation,
 )
-from pindown.metrics.recovery import Part, halves_by_level, smooth_r2
 
 __all__ = [
     "DEFINITION",

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pindown_papers import scores as scores_of
+from pindown_papers.disentanglement import Score, read
 from pindown_papers.scores import EqualWidth, Scores
 from sklearn.svm import LinearSVC
 
 from pindown.errors import InputError
-from pindown.metrics.disentanglement import Score, read
 
 SIZES = (10, 10, 10, 8, 4, 15)  # levels of the factors of Shapes3D
 BY_FACTORS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,13 +13,10 @@ import pindown
 from pindown.cli.audit import audit_run
 from pindown.cli.compare import compare_sparse
 from pindown.cli.fit import check_data, fit_data, plan_fit
-from pindown.cli.messages import console, fail, interruptible, user_errors
+from pindown.cli.messages import fail
 from pindown.cli.probe import probe_features
 from pindown.cli.runs import transform_data
 from pindown.cli.theory import show_theory
-
-if TYPE_CHECKING:
-    from pindown.demo import MakeSections
 
 __all__ = ["app"]
 
@@ -34,40 +31,6 @@ app = typer.Typer(
 )
 
 
-def run_demo(
-    output: Annotated[Path, typer.Option(help="The page to write.")] = Path("pindown-demo.html"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations, the samples and the fits.")] = 0,
-) -> None:
-    """Recover the latents of simulations, and write a page that shows them.
-
-    Two simulations take half a minute. With the extra ``papers`` there are eight, in one to two minutes.
-    """
-    from pindown.auditing.page import check_writable, shown
-
-    with user_errors(OSError), interruptible("no page was written."):
-        check_writable(output)  # before the seconds of importing torch
-        from pindown import demo
-
-        result = demo.run(output, random_state=seed, make_sections=_all_sections())
-    out = console()
-    for row in result.table:
-        scores = [f"{name} {shown(value, 3)}" for name, value in (("chance", row.chance), ("linear fit", row.linear))]
-        out.print(f"{row.name:20} {row.metric} {shown(row.recovered, 3)} ({', '.join(scores)})", markup=False)
-    for claim in result.claims:
-        out.print(claim, markup=False)
-    out.print(f"\nThe page: {output}", markup=False, soft_wrap=True)
-
-
-def _all_sections() -> MakeSections | None:
-    """Return what makes the eight sections, if the package of the papers' tables is installed."""
-    try:
-        return importlib.import_module("pindown_papers.demo").all_sections
-    except ModuleNotFoundError as error:
-        if error.name != "pindown_papers":
-            raise
-        return None
-
-
 def run_papers_command(context: typer.Context) -> None:
     """Run the command of the package `pindown_papers`; exit with the way to install it if it is missing."""
     try:
@@ -75,7 +38,7 @@ def run_papers_command(context: typer.Context) -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("pindown_papers", "pindown_papers.commands"):
             raise
-        fail('the papers\' tables are a package of their own. Install it: pip install "pindown[papers]"')
+        fail(f'`pindown {context.info_name}` is in a package of its own. Install it: pip install "pindown[papers]"')
     name = str(context.info_name)
     command = typer.main.get_group(commands).commands[name]
     with command.make_context(name, list(context.args), parent=context.parent) as passed:
@@ -90,11 +53,11 @@ for name, command, example in (
     ("audit", audit_run, "pindown audit run/"),
     ("probe", probe_features, "pindown probe features.npz --factors factors.csv --group object -o probes.html"),
     ("compare", compare_sparse, "pindown compare seed-0/ seed-1/ --activations activations/ -o compare.json"),
-    ("demo", run_demo, "pindown demo --output demo.html"),
     ("theory", show_theory, "pindown theory contrast-sphere -d 5"),
 ):
     app.command(name, epilog=f"Example: {example}")(command)
 for name, text in (
+    ("demo", "Recover the latents of eight simulations, and write a page that shows them."),
     ("list", "List the experiments that `reproduce` can run."),
     ("reproduce", "Run a paper's table again, and print its numbers next to ours."),
 ):

@@ -1,6 +1,5 @@
 """Metrics: arrays in, numbers out. Each says what it is blind to and what chance scores."""
 
-from pindown.metrics import disentanglement
 from pindown.metrics.dependence import Confounding, confounding, distance_correlation, effective_rank
 from pindown.metrics.dictionaries import (
     AtomMatch,
@@ -52,7 +51,6 @@ __all__ = [
     "chance_pw_mcc",
     "confounding",
     "dead_fraction",
-    "disentanglement",
     "distance_correlation",
     "effective_rank",
     "feature_mcc",

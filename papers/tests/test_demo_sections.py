@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from pindown_papers import demo
+from pindown_papers.demo import Budget, run
+from pindown_papers.demo_sections import matched
 
-from pindown.demo import Budget, run
 from pindown.theory import (
     AFFINE_GENERATORS,
     CLASSIFY_NORMALISED,
@@ -22,7 +22,7 @@ HASTY = Budget(n_pairs=600, n_labelled=600, n_test=200, max_iter=1)
 @pytest.fixture(scope="module")
 def shown_demo(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "demo.html"
-    return run(path, verbose=False, budget=SMALL, make_sections=demo.all_sections)
+    return run(path, verbose=False, budget=SMALL)
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_claims_give_the_theorem_and_broken_assumptions_support_none(shown_demo)
 
 @pytest.mark.slow
 def test_too_short_a_fit_is_not_called_a_recovery(tmp_path):
-    hasty = run(tmp_path / "demo.html", verbose=False, budget=HASTY, make_sections=demo.all_sections)
+    hasty = run(tmp_path / "demo.html", verbose=False, budget=HASTY)
     assert hasty.title != "Hidden variables, recovered"
     for i in (0, 1, 3, 6):
         assert "not recovered" in hasty.claims[i]
@@ -129,6 +129,6 @@ def test_too_short_a_fit_is_not_called_a_recovery(tmp_path):
 
 def test_matching_undoes_order_sign_scale_and_shift_but_no_rotation():
     z = np.random.default_rng(0).uniform(size=(500, 3))
-    assert np.allclose(demo.matched(-3 * z[:, [2, 0, 1]] + 5, z), z)
+    assert np.allclose(matched(-3 * z[:, [2, 0, 1]] + 5, z), z)
     turn = np.array([[1, 1, 0], [-1, 1, 0], [0, 0, np.sqrt(2)]]) / np.sqrt(2)
-    assert not np.allclose(demo.matched(z @ turn, z), z, atol=0.1)
+    assert not np.allclose(matched(z @ turn, z), z, atol=0.1)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from pindown_papers import disentanglement
+from pindown_papers.disentanglement import Nearest, dci, mig, read
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.feature_selection import mutual_info_classif, mutual_info_regression
 
 from pindown.errors import InputError
-from pindown.metrics import disentanglement
-from pindown.metrics.disentanglement import Nearest, dci, mig, read
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from pindown_papers import demo
+from pindown_papers.demo import Budget, main_sections, run
 
-from pindown import demo
 from pindown.auditing.page import shown
-from pindown.demo import Budget, run
 from pindown.theory import CONTRAST_SPHERE, FORGET
 
 SMALL = Budget(n_pairs=8_000, n_labelled=16_000, n_test=2_000, max_iter=400)
@@ -19,7 +19,7 @@ def page(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shown_demo(page):
-    return run(page, verbose=False, budget=SMALL)
+    return run(page, verbose=False, budget=SMALL, make_sections=main_sections)
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_no_half_page_is_left_when_drawing_it_fails(tmp_path, monkeypatch):
 
     monkeypatch.setattr(demo, "fill", fail)
     with pytest.raises(RuntimeError, match="template"):
-        run(tmp_path / "demo.html", verbose=False, budget=HASTY)
+        run(tmp_path / "demo.html", verbose=False, budget=HASTY, make_sections=main_sections)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,7 +88,7 @@ def test_claims_give_the_theorem(shown_demo):
 
 @pytest.mark.slow
 def test_too_short_a_fit_is_not_called_a_recovery(tmp_path):
-    hasty = run(tmp_path / "demo.html", verbose=False, budget=HASTY)
+    hasty = run(tmp_path / "demo.html", verbose=False, budget=HASTY, make_sections=main_sections)
     assert hasty.title != "Hidden variables, recovered"
     assert "not recovered" in hasty.claims[0]
     assert "not recovered" in hasty.sections[0].title
