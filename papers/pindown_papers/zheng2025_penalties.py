@@ -106,7 +106,7 @@ TABLE_7 = Experiment(
 TABLE_8 = replace(
     TABLE_7,
     name="zheng2025/table8",
-    title="penalties next to each other, disentanglement in %",
+    title="penalties compared, disentanglement in %",
     source="After Zheng et al., Diverse Dictionary Learning, Table 8",
     rows=ROWS_8,
 )
