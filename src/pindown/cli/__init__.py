@@ -14,7 +14,7 @@ from pindown.cli.compare import compare_sparse
 from pindown.cli.fit import check_data, fit_data, plan_fit
 from pindown.cli.messages import fail
 from pindown.cli.probe import probe_features
-from pindown.cli.runs import transform_data
+from pindown.cli.transform import transform_data
 from pindown.cli.theory import show_theory
 
 __all__ = ["app"]

@@ -11,7 +11,7 @@ import typer
 
 from pindown.cli.messages import fail, interruptible, print_json, print_text, print_warning, user_errors
 from pindown.cli.options import ADDRESS, DEVICE, JSON, with_options
-from pindown.cli.runs import print_changes
+from pindown.cli.transform import print_changes
 
 if TYPE_CHECKING:
     from pindown.auditing.result import Audit
