@@ -124,3 +124,15 @@ def test_what_cannot_be_divided_is_refused():
         out_of_fold(est, Data(X, pairs="next"))
     with pytest.raises(ValueError, match="n_folds"):
         out_of_fold(est, X, X, groups=np.arange(40) // 20)
+
+
+def test_folds_that_support_fewer_latents_than_the_fit_are_mapped_to_its_latents():
+    rng = np.random.default_rng(0)
+    batch, kind = np.arange(60) % 2, np.arange(60) // 2 % 3
+    X = rng.normal(size=(60, 40)) @ rng.normal(size=(40, 40)) + 4 * np.eye(3, 40)[kind] + batch[:, None]
+    est = Forget(verbose=False, random_state=0).fit(X, batch, kind)
+    with pytest.raises(ValueError, match="n_components"):  # three quarters of the samples support fewer
+        Forget(est.n_components_, verbose=False).fit(X[:45], batch[:45], kind[:45])
+    latents, _ = out_of_fold(est, X, batch, given=kind)
+    assert latents.shape == (60, est.n_components_)
+    assert np.isfinite(latents).all()

@@ -14,8 +14,8 @@ from pindown.cli.compare import compare_sparse
 from pindown.cli.fit import check_data, fit_data, plan_fit
 from pindown.cli.messages import fail
 from pindown.cli.probe import probe_features
-from pindown.cli.transform import transform_data
 from pindown.cli.theory import show_theory
+from pindown.cli.transform import transform_data
 
 __all__ = ["app"]
 

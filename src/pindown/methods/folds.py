@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from typing import Any, NamedTuple
 
@@ -84,12 +83,11 @@ def out_of_fold(
     fold = folds_of(data, n_folds, random_state)
     own = latent_matrix(est, data)
     latents = np.empty_like(own)
-    like = copy.copy(est).set_params(n_components=est.n_components_)
     free = theory.AFFINE if est.guarantee is None else est.guarantee.indeterminacy
     for k in range(int(fold.max()) + 1):
         learned, left_out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         with warnings.catch_warnings(action="ignore"):  # the fit has warned already
-            refit = refitted(like, data.take(learned), seed=random_state + k)
+            refit = refitted(est, data.take(learned), seed=random_state + k)
         known, new = (latent_matrix(refit, data.take(rows)) for rows in (learned, left_out))
         latents[left_out] = aligned(known, own[learned], new, free)
     return OutOfFold(latents, fold)
@@ -115,16 +113,18 @@ def folds_of(data: Data, n_folds: int, random_state: int = 0) -> NDArray[np.int6
 def aligned(known: Matrix, own: Matrix, new: Matrix, free: Indeterminacy) -> Matrix:
     """Return ``new`` latents of a refit in the frame of the fit, given what both make of the same other samples.
 
-    The map is what the theorem leaves ``free``; if that is more than an affine map, it is an affine map.
+    The map is what the theorem leaves ``free``; if that is more than an affine map, it is an affine map. It is so, too,
+    if fewer samples support fewer latents.
     """
     if (known.std(0) < 1e-9 * np.abs(known).max(initial=1e-300)).any() or (own.std(0) == 0).any():
         return new  # a collapsed latent cannot be aligned
-    if free.within(theory.SCALED_PERMUTATION):
+    alike = known.shape == own.shape
+    if alike and free.within(theory.SCALED_PERMUTATION):
         order = match_latents(known, own)
         known, new = known[:, order], new[:, order]
         slope = ((known - known.mean(0)) * (own - own.mean(0))).mean(0) / known.var(0)
         return (new - known.mean(0)) * slope + own.mean(0)
-    if free.within(theory.ORTHOGONAL):
+    if alike and free.within(theory.ORTHOGONAL):
         found = procrustes(known, own, held_out=False)
         return found.scale * new @ found.rotation + found.shift
     design = np.column_stack([known, np.ones(len(known))])
