@@ -186,16 +186,7 @@ class Disentangled:
 
 
 def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Drawing, Drawing]:
-    """Return a slider for each latent of an image decoder, before and after; ``what`` names the decoder.
-
-    Examples
-    --------
-    >>> images = torch.eye(2).repeat_interleave(32, 1).reshape(2, 1, 8, 8)  # the upper and the lower half
-    >>> z = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    >>> found = disentangle(lambda z: torch.einsum("nd,dchw->nchw", z, images), z)
-    >>> [drawing.data["n_latents"] for drawing in before_and_after(found)]
-    [2, 2]
-    """
+    """Return a slider for each latent of an image decoder, before and after; ``what`` names the decoder."""
     found.require_images("save_rotated")
     old, new = (tiles(found.traversed(steps=STEPS, new=new)) for new in (False, True))
     shape = (len(found.unmixing), STEPS, *old.shape[1:])
@@ -339,7 +330,8 @@ def disentangle(
     blocks = structure.identified_blocks(common_rows(support[counted][nonlinear]))
     unmixing = np.linalg.inv(directions)
     new, members = array @ unmixing, [[j] for j in range(len(linear))]
-    is_dependent = best.is_oblique or _largest_correlation(np.abs(new)) > DEPENDENT + BY_CHANCE / len(new) ** 0.5
+    of_sizes = np.abs(correlations(np.abs(new), np.abs(new)) - np.eye(len(linear))).max()
+    is_dependent = best.is_oblique or bool(of_sizes > DEPENDENT + BY_CHANCE / len(new) ** 0.5)
     if is_dependent:
         blocks = without_independence(blocks)
     lead, after = _lead(best.optima, [sorted(b.latents) for b in blocks]), float(best.optima.counts[0])
@@ -367,11 +359,6 @@ def disentangle(
         decoder=decoder,
         latents=z,
     )
-
-
-def _largest_correlation(latents: Matrix) -> float:
-    """Return the largest correlation of two columns."""
-    return float(np.abs(correlations(latents, latents) - np.eye(latents.shape[1])).max())
 
 
 def _read_latents(decoder: Decoder, latents: ArrayLike | Tensor) -> Tensor:
