@@ -22,7 +22,7 @@ from pindown.auditing.checks.supports import (
 from pindown.losses import pushforward
 from pindown.losses.jacobian import Decoder
 from pindown.methods.dictionary.autoencoder import Autoencoder
-from pindown.methods.dictionary.rotation import TRAINED, polished
+from pindown.methods.dictionary.rotation import CORRELATED, TRAINED, polished
 from pindown.metrics.arrays import Labels, Mask, Matrix
 from pindown.simulate.images import Bytes, contact_sheet
 from pindown.theory import structure
@@ -246,8 +246,9 @@ def structure_of(model: Autoencoder, x: Tensor, more: Tensor, *, are_dependent: 
 class LatentGraph(NamedTuple):
     """Which latents depend on each other: correlations, each given all other latents, and bootstrap intervals of 95 %.
 
-    An edge is a partial correlation whose interval excludes 0. Gaussian latents without an edge are independent given
-    the others. An edge has no direction, and may come from a cause that is not among the latents.
+    An edge is a partial correlation whose interval lies above .1 or below -.1: a fit has errors of that size. Gaussian
+    latents without an edge are nearly independent given the others. An edge has no direction, and may come from a cause
+    that is not among the latents.
     """
 
     correlation: Matrix  # (d, d)
@@ -259,7 +260,7 @@ class LatentGraph(NamedTuple):
     def edges(self) -> tuple[tuple[int, int], ...]:
         """Pairs of latents that depend on each other given all others."""
         low, high = self.partial_interval
-        first, second = np.nonzero(np.triu((low > 0) | (high < 0), 1))
+        first, second = np.nonzero(np.triu((low > CORRELATED) | (high < -CORRELATED), 1))
         return tuple(zip(first.tolist(), second.tolist(), strict=True))
 
 
