@@ -86,6 +86,7 @@ class World:
 RECOVERY = tuple(World(f"correlation {rho:g}", correlated(rho), d) for rho in (0.0, 0.3, 0.5, 0.7) for d in (3, 4, 5))
 KINDS = (World("nonlinear", nonlinear, 4), World("chain", chain, 4), World("common cause", common_cause, 4))
 CLAIMS = (
+    World("all assumptions hold", correlated(0.5), 3, is_audited=True),
     World("dense", correlated(0.5), 3, "dense", is_audited=True),
     World("linear", correlated(0.5), 3, "linear", is_audited=True),
     World("nested", correlated(0.5), 3, "nested", is_audited=True),
