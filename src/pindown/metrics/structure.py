@@ -17,18 +17,11 @@ from sklearn.utils.extmath import randomized_svd
 from pindown.data.labels import IntArray, read_labels
 from pindown.metrics.arrays import Matrix, RandomState, check_same_samples, mean_by_label, read_matrix
 
-MIN_LEVEL = 8
-"""Samples of a level below which it has no neighbourhoods worth comparing."""
-
-EMPTY = 0.1
-"""Fraction of the neighbours, and of the variance, below which next to nothing is kept."""
-
+MIN_LEVEL = 8  # samples of a level below which it has no neighbourhoods worth comparing
+EMPTY = 0.1  # fraction of the neighbours, and of the variance, below which next to nothing is kept
+# Number of features beyond which data are compared by so many principal components: distances in more are noise
 MAX_FEATURES, N_DIRECTIONS = 50, 30
-"""Number of features beyond which data are compared by so many principal components: distances in more are noise."""
-
-N_CLUSTERS = 8
-"""Number of clusters in each level, at most: one for 25 samples."""
-
+N_CLUSTERS = 8  # number of clusters in each level, at most: one for 25 samples
 RIDGE = 1e-3
 
 

@@ -20,26 +20,17 @@ from pindown.networks.encoder import Encoder
 from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocessing
 
+# Fraction of the steps, at the end, over which weights are averaged: adversaries oscillate around an equilibrium
 AVERAGED_FRACTION = 0.25
-"""Fraction of the steps, at the end, over which weights are averaged: adversaries oscillate around an equilibrium."""
-
+# Weight of the energy distance between levels, in nats of the classifier's loss; and for images, whose encoder is
+# more flexible. An encoder can fool every network it is trained against while nearest neighbours, or trees, still
+# predict the level.
 ENERGY_WEIGHT, IMAGE_ENERGY_WEIGHT = 2.0, 10.0
-"""Weight of the energy distance between levels, in nats of the classifier's loss; and for images, whose encoder is more
-flexible.
-
-An encoder can fool every network it is trained against while nearest neighbours, or trees, still predict the level."""
-
-ENERGY_SAMPLES = 1_024
-"""Samples of a batch that are compared pairwise: memory grows with their square."""
-
+ENERGY_SAMPLES = 1_024  # samples of a batch that are compared pairwise: memory grows with their square
+# Number of last steps whose loss is averaged; and the largest gap of held-out to training loss, in units of chance
 LAST, MEMORISED = 25, 0.5
-"""Number of last steps whose loss is averaged; and the largest gap of held-out to training loss, in units of chance."""
-
-IMPOSSIBLE_SCORE = -1e4
-"""Score of a label that does not occur with a sample's level of the nuisance."""
-
-COVARIANCE_WEIGHT = 0.1
-"""Weight of the squared distance between the covariance of the latents and the identity."""
+IMPOSSIBLE_SCORE = -1e4  # score of a label that does not occur with a sample's level of the nuisance
+COVARIANCE_WEIGHT = 0.1  # weight of the squared distance between the covariance of the latents and the identity
 
 
 @dataclass(frozen=True, eq=False)

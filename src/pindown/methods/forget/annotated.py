@@ -13,8 +13,7 @@ from pindown.data.tables import log_counts
 from pindown.errors import InputError, warn
 from pindown.methods.forget.estimator import Forget
 
-KEY = "X_pindown"
-"""Where latents are written, in ``obsm``."""
+KEY = "X_pindown"  # where latents are written, in ``obsm``
 
 
 def forget(

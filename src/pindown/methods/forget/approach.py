@@ -20,14 +20,9 @@ from pindown.metrics import PROBES, Effort, Leakage, StructureKept, leakage
 from pindown.metrics.arrays import Labels, Matrix
 from pindown.networks.encoder import Encoder
 
-PROBE_NAMES = ("linear", "quadratic", "network")
-"""Families of probes after training: the fast ones."""
-
-MAX_PROBED = 4_000
-"""Largest number of samples for probes; half of them train the probes."""
-
-MAX_LEAK = 0.1
-"""Excess of a probe over chance, as a fraction of certainty, from which the fit warns."""
+PROBE_NAMES = ("linear", "quadratic", "network")  # families of probes after training: the fast ones
+MAX_PROBED = 4_000  # largest number of samples for probes; half of them train the probes
+MAX_LEAK = 0.1  # excess of a probe over chance, as a fraction of certainty, from which the fit warns
 
 
 @dataclass(frozen=True)

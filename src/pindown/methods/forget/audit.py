@@ -68,16 +68,14 @@ QUICK, OF_DATA = (  # the second is enough for a nuisance in X, of which one fea
     for names in (("linear", "quadratic"), ("linear", "quadratic", "sparse"))
 )
 
+# With fewer held-out samples than the first, probes are trained from so many seeds, since one may learn nothing
 FEW, STARTS = 1_000, 3
-"""With fewer held-out samples than the first, probes are trained from so many seeds, since one may learn nothing."""
-
 DEAD = 1e-3  # spread, relative to the largest, below which a latent counts as constant
 
 MAX_SAMPLES = 4_000  # training samples in which the nuisance must be decodable from X, too
 
+# Assumptions about a linear embedding, which do not concern others
 OF_LINEAR = theory.NUISANCE_VMF, theory.LINEAR_ENCODER
-"""Assumptions about a linear embedding, which do not concern others."""
-
 BINS = 8  # of a nuisance that is a quantity, by default
 
 _OF_CLASSES = (theory.CLASSIFY_NORMALISED.diversity, theory.AFFINE_GENERATORS)

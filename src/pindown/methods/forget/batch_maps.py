@@ -20,38 +20,28 @@ from pindown.methods.forget.mixture import (
 from pindown.metrics.arrays import Labels, Matrix, contingency, largest_positive, mean_by_label, sum_by_label
 from pindown.networks.preprocessing import spectrum
 
+# Samples of a batch up to which its shifts and scales are shrunk, and from which they are not: what is removed of one
+# feature, and not of another that is correlated with it, would show the batch
 FEW, PLENTY = 50, 100
-"""Samples of a batch up to which its shifts and scales are shrunk, and from which they are not: what is removed of one
-feature, and not of another that is correlated with it, would show the batch."""
-
-MAX_SAMPLES = 20_000
-"""Largest number of samples that a mixture is fitted to."""
-
+MAX_SAMPLES = 20_000  # largest number of samples that a mixture is fitted to
+# Number of features up to which all are kept; and of components at most for uncorrelated features
 ALL_FEATURES, MAX_DIMENSION = 30, 100
-"""Number of features up to which all are kept; and of components at most for uncorrelated features."""
-
+# Ratio of the largest spread to the median up to which many features count as measured in the same units
 SAME_UNITS = 20.0
-"""Ratio of the largest spread to the median up to which many features count as measured in the same units."""
-
+WEAKER = 1 / 3  # further components, as a fraction of those above noise: weak ones are not told from it
+# Root mean square of correlations up to which features count as uncorrelated; and rank correlation of their order
+# with falling spreads from which they count as principal components, whose scale is kept
 UNCORRELATED, DECREASING = 0.1, 0.9
-"""Root mean square of correlations up to which features count as uncorrelated; and rank correlation of their order with
-falling spreads from which they count as principal components, whose scale is kept."""
-
+# Initialisations of a mixture; and rounds of scaling features within clusters and of refitting the clusters
 N_STARTS, N_REFINEMENTS = 4, 2
-"""Initialisations of a mixture; and rounds of scaling features within clusters and of refitting the clusters."""
-
+# Rounds of scaling and clustering a new batch; and prior samples of one scale for all its features
 N_JOINING_STEPS, SCALE_PRIOR = 3, 20.0
-"""Rounds of scaling and clustering a new batch; and prior samples of one scale for all its features."""
-
+# Largest number of samples of the test of whether batches differ; and number of permutations
 TESTED_SAMPLES, N_SHUFFLES = 2_500, 99
-"""Largest number of samples of the test of whether batches differ; and number of permutations."""
-
+# Fraction of a cluster in other batches up to which it counts as one batch's own; and how many of its samples other
+# batches would have if they had its share
 LONE, ENOUGH = 0.02, 10
-"""Fraction of a cluster in other batches up to which it counts as one batch's own; and how many of its samples other
-batches would have if they had its share."""
-
-N_INVERSION_STEPS = 60
-"""Damped steps of the fixed-point iteration that inverts a map."""
+N_INVERSION_STEPS = 60  # damped steps of the fixed-point iteration that inverts a map
 
 
 class Effects(NamedTuple):
@@ -326,20 +316,31 @@ def fit_batch_maps(
         found = Effects(same * x.mean(0), same * (np.ones_like(spread) if keeps_scale else spread))
     corrected = (x - found.shift[batch]) / found.scale[batch]
     basis = principal_axes(corrected, min(d, MAX_DIMENSION) if rotated_back else n_components, keeps_scale=keeps_scale)
+    n_seen = round(basis.shape[1] / (1 + WEAKER)) if n_components is None and not rotated_back else None
     maps = BatchMaps(*found, basis, rotated_back=rotated_back)
     some = np.random.default_rng(random_state).permutation(n)[:MAX_SAMPLES]
     p, apart = maps.scaled(x, batch), ((found.shift - found.shift[batch].mean(0)) / found.scale) @ basis
     start, removes, n_clusters = 0 * apart, True, number_of_components(n)
     if labels is None:
-        selected = selected_start(p, batch, apart, matters=matters, random_state=random_state)
-        removes, start = selected is not None, start if selected is None else selected
+        leading = slice(n_seen)
+        selected = selected_start(p[:, leading], batch, apart[:, leading], matters=matters, random_state=random_state)
+        removes = selected is not None
+        start = start if selected is None or not selected.any() else -apart
     if not matters and (labels is not None or not removes):
         return maps
     if labels is not None:
         n_clusters, labels = int(labels.max()) + 1, labels[some]
     x, batch, p = x[some], batch[some], p[some]
     mixture = fit_mixture(
-        p, batch, start, n_clusters, removes=removes, labels=labels, n_starts=N_STARTS, random_state=random_state
+        p,
+        batch,
+        start,
+        n_clusters,
+        removes=removes,
+        labels=labels,
+        n_seen=n_seen,
+        n_starts=N_STARTS,
+        random_state=random_state,
     )
     maps = replace(maps, mixture=mixture)
     for _ in range(N_REFINEMENTS if matters and n_clusters > 1 else 0):
@@ -368,7 +369,9 @@ def _refined(maps: BatchMaps, x: Matrix, batch: Labels, labels: Labels | None, *
     other = replace(maps, shift=found.shift, scale=found.scale / units)
     known = np.eye(maps.mixture.n_components)[cluster]
     p, shifts = other.scaled(x, batch), 0 * maps.mixture.shifts
-    return replace(other, mixture=maximised(p, batch, known, shifts, removes=removes, labels=labels))
+    return replace(
+        other, mixture=maximised(p, batch, known, shifts, removes=removes, labels=labels, n_seen=maps.mixture.n_seen)
+    )
 
 
 def refit_batch_maps(maps: BatchMaps, x: Matrix, batch: Labels, *, labels: Labels | None = None) -> BatchMaps:
@@ -384,7 +387,8 @@ def refit_batch_maps(maps: BatchMaps, x: Matrix, batch: Labels, *, labels: Label
         return other
     p = other.scaled(x, batch)
     responsibility = maps.mixture.responsibilities(p, batch)
-    return replace(other, mixture=maximised(p, batch, responsibility, maps.mixture.shifts, labels=labels))
+    shifts, n_seen = maps.mixture.shifts, maps.mixture.n_seen
+    return replace(other, mixture=maximised(p, batch, responsibility, shifts, labels=labels, n_seen=n_seen))
 
 
 def lone_clusters(cluster: Labels, batch: Labels) -> dict[int, int]:
@@ -457,6 +461,7 @@ def principal_axes(y: Matrix, n_components: int | None, *, keeps_scale: bool) ->
     if n_components is None:
         seen = spectrum(y)
         n_components = min(seen.n_signal, seen.n_kept)
+        n_components += int(WEAKER * n_components)
         if n_components == 1 and _correlation(y) <= UNCORRELATED + 2 / np.sqrt(n):
             n_components = MAX_DIMENSION  # features without correlations are data, not noise
         elif not keeps_scale:

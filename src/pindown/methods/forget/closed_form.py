@@ -39,21 +39,13 @@ from pindown.training import TrainingLog
 if TYPE_CHECKING:
     from pindown.methods.forget.estimator import Forget
 
+# Families of probes of closed forms: what a quadratic probe does not find there, a network does not find
 QUICK_PROBES = ("linear", "quadratic", "sparse")
-"""Families of probes of closed forms: what a quadratic probe does not find there, a network does not find."""
+RIDGE = 1e-3  # ridge penalty of the map for samples of unknown level, relative to a direction of unit variance
+N_FOLDS = 3  # folds by which leakage is measured
+MIN_PER_LEVEL = 10  # samples per level below which the fit warns that there are many small batches
 
-RIDGE = 1e-3
-"""Ridge penalty of the map for samples of unknown level, relative to a direction of unit variance."""
-
-N_FOLDS = 3
-"""Folds by which leakage is measured."""
-
-MIN_PER_LEVEL = 10
-"""Samples per level below which the fit warns that there are many small batches."""
-
-
-FULL_STRENGTH = 0.5
-"""Strength from which all effects of batches are removed."""
+FULL_STRENGTH = 0.5  # strength from which all effects of batches are removed
 
 
 class LinearMap(nn.Module):

@@ -14,8 +14,7 @@ from pindown.methods.transport import matrix_power
 from pindown.metrics import StructureKept, structure_kept
 from pindown.metrics.arrays import Labels, Matrix, mean_by_label
 
-N_ROUNDS = 30
-"""Alternations of shifts and scales of `combat`."""
+N_ROUNDS = 30  # alternations of shifts and scales of `combat`
 
 
 class RemovalPoint(NamedTuple):

@@ -15,10 +15,9 @@ from pindown.networks import SkipMLP, linear
 from pindown.networks.images import halving, widths_for
 from pindown.networks.preprocessing import Preprocess, Preprocessing, whiten
 
+# Power of their variance by which directions of images are divided: their weight is the square root of their standard
+# deviation. And the smallest variance to divide by, relative to the largest.
 BALANCE, MIN_VARIANCE = 0.25, 1e-6
-"""Power of their variance by which directions of images are divided: their weight is the square root of their standard
-deviation. And the smallest variance to divide by, relative to the largest."""
-
 whitened: Preprocess = partial(whiten, n_components=128)
 """Preprocessing of images for closed forms: their leading directions at unit variance."""
 

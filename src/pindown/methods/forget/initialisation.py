@@ -42,32 +42,19 @@ from pindown.training import TrainingLog
 if TYPE_CHECKING:
     from pindown.methods.forget.estimator import Forget
 
+# Smallest validation set for the probe, at most a quarter of the samples; and the largest
 MIN_HELD_OUT, MAX_HELD_OUT = 200, 4_000
-"""Smallest validation set for the probe, at most a quarter of the samples; and the largest."""
-
-MIN_PROBED = 50
-"""Size of the validation set below which probes are not informative, and no samples are held out."""
-
+MIN_PROBED = 50  # size of the validation set below which probes are not informative, and no samples are held out
+# Largest validation set for a linear encoder, which hardly overfits and needs samples for its directions
 MAX_HELD_OUT_LINEAR = 500
-"""Largest validation set for a linear encoder, which hardly overfits and needs samples for its directions."""
-
-MIN_SPREAD = 1e-3
-"""Standard deviation of whitened data along a direction up to which the direction counts as constant."""
-
-LABEL_P_VALUE = 0.01
-"""p-value up to which a probe shows that the given label can be predicted from held-out samples."""
-
+MIN_SPREAD = 1e-3  # standard deviation of whitened data along a direction up to which the direction counts as constant
+LABEL_P_VALUE = 0.01  # p-value up to which a probe shows that the given label can be predicted from held-out samples
+# Weight of the decoder's error in directions in which means differ, so that latents represent the other directions
 NUISANCE_WEIGHT = 0.01
-"""Weight of the decoder's error in directions in which means differ, so that latents represent the other directions."""
-
-DECODER_SAMPLES = 5_000
-"""Approximate number of samples from which the decoder's linear path is initialised."""
-
-TRANSPORT_SAMPLES = 100_000
-"""Approximate number of samples that a transport is fitted to; all, if there are fewer."""
-
+DECODER_SAMPLES = 5_000  # approximate number of samples from which the decoder's linear path is initialised
+TRANSPORT_SAMPLES = 100_000  # approximate number of samples that a transport is fitted to; all, if there are fewer
+# Families of probes of images: boosted trees, too, since a flexible encoder may fool networks only
 WITH_TREES = (*PROBE_NAMES, "boosting")
-"""Families of probes of images: boosted trees, too, since a flexible encoder may fool networks only."""
 
 
 @dataclass(frozen=True, eq=False)

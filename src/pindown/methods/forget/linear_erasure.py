@@ -25,20 +25,16 @@ from pindown.metrics.dependence import Grouping, complement, mean_differences
 from pindown.networks.preprocessing import Preprocessing
 from pindown.saving import Saves
 
+# Number of permutations; and standard deviations above their mean from which covariances differ in a direction
 N_SHUFFLES, DEVIATIONS = 20, 6.0
-"""Number of permutations; and standard deviations above their mean from which covariances differ in a direction."""
-
+# Weight of a difference of means relative to one of covariances, both of whitened latents. With a smaller weight,
+# latents of clusters contain directions in which means differ. With a much larger one, the covariances of groups with
+# similar means are ignored.
 MEANS_WEIGHT = 30.0
-"""Weight of a difference of means relative to one of covariances, both of whitened latents.
-
-With a smaller weight, latents of clusters contain directions in which means differ. With a much larger one, the
-covariances of groups with similar means are ignored."""
-
+# Largest number of samples for means and covariances; and, for wide data, of values (samples × features)
 CLOSED_FORM_SAMPLES, CLOSED_FORM_VALUES = 50_000, 20_000_000
-"""Largest number of samples for means and covariances; and, for wide data, of values (samples × features)."""
-
+# Random initialisations of the moment-matched projection; and number of features beyond which it is too slow
 N_STARTS, MAX_FEATURES = 20, 64
-"""Random initialisations of the moment-matched projection; and number of features beyond which it is too slow."""
 
 
 class LinearErasure(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

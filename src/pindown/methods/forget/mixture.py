@@ -19,32 +19,17 @@ from pindown.metrics.arrays import Labels, Matrix
 Vector = NDArray[np.float64]
 Array3 = NDArray[np.float64]
 
-SAMPLES_PER_COMPONENT, MAX_COMPONENTS = 50, 20
-"""Samples per component, and largest number of components."""
-
-COMPOSITION = 0.3
-"""Number of prior samples of the common composition in each batch, as a fraction of its samples."""
-
+SAMPLES_PER_COMPONENT, MAX_COMPONENTS = 50, 20  # samples per component, and largest number of components
+COMPOSITION = 0.3  # number of prior samples of the common composition in each batch, as a fraction of its samples
+# Range of the number of prior samples (of no shift) of a component's own shift in a batch; estimated within it
 MIN_PRIOR, MAX_PRIOR = 10.0, 1e4
-"""Range of the number of prior samples (of no shift) of a component's own shift in a batch; estimated within it."""
-
-SHIFT_PRIOR = 3.0
-"""Number of prior samples (of no shift, with the total variance) of a batch's shift."""
-
-VARIANCE_PRIOR = 20.0
-"""Number of prior samples of the pooled variance in each component."""
-
-N_ITER, TOLERANCE = 30, 1e-3
-"""Largest number of EM steps, and the gain in mean log-likelihood below which they stop."""
-
-ERRORS = 2.0
-"""Standard errors by which a batch effect must raise the held-out log-likelihood to be removed."""
-
+SHIFT_PRIOR = 3.0  # number of prior samples (of no shift, with the total variance) of a batch's shift
+VARIANCE_PRIOR = 20.0  # number of prior samples of the pooled variance in each component
+N_ITER, TOLERANCE = 30, 1e-3  # largest number of EM steps, and the gain in mean log-likelihood below which they stop
+ERRORS = 2.0  # standard errors by which a batch effect must raise the held-out log-likelihood to be removed
+# Fraction of the held-out samples that is trimmed at each end, so that outliers do not decide the model selection
 TRIMMED = 0.05
-"""Fraction of the held-out samples that is trimmed at each end, so that outliers do not decide the model selection."""
-
-SELECTION_SAMPLES = 2_500
-"""Largest number of samples for model selection."""
+SELECTION_SAMPLES = 2_500  # largest number of samples for model selection
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +46,8 @@ class Mixture:
         :math:`b_e`, with mean zero over samples.
     offsets : array (batches, components, d)
         :math:`\delta_{ec}`, shrunk towards zero: zero for a component that occurs in one batch only.
+    n_seen : int or None
+        Number of leading axes that decide the component of a sample; None: all. The others are mostly noise.
     """
 
     weights: Matrix
@@ -68,6 +55,7 @@ class Mixture:
     variances: Matrix
     shifts: Matrix
     offsets: Array3
+    n_seen: int | None = None
 
     @property
     def n_components(self) -> int:
@@ -81,11 +69,12 @@ class Mixture:
 
     def log_joint(self, x: Matrix, batch: Labels) -> Matrix:
         """Return the log-density of each sample together with each component; (n, components)."""
-        precision, result = 1 / self.variances, np.empty((len(x), self.n_components))
-        constant = -0.5 * np.log(2 * np.pi * self.variances).sum(1)
+        x, variances = x[:, : self.n_seen], self.variances[:, : self.n_seen]
+        precision, result = 1 / variances, np.empty((len(x), self.n_components))
+        constant = -0.5 * np.log(2 * np.pi * variances).sum(1)
         for level in np.unique(batch):
             own = batch == level
-            centres = self.means + self.shifts[level] + self.offsets[level]
+            centres = (self.means + self.shifts[level] + self.offsets[level])[:, : self.n_seen]
             distance = x[own] ** 2 @ precision.T - 2 * x[own] @ (centres * precision).T
             distance += (centres**2 * precision).sum(1)
             result[own] = constant - 0.5 * distance + np.log(self.weights[level] + 1e-300)
@@ -119,6 +108,7 @@ def fit_mixture(
     *,
     removes: bool = True,
     labels: Labels | None = None,
+    n_seen: int | None = None,
     n_starts: int = 1,
     random_state: int = 0,
 ) -> Mixture:
@@ -140,13 +130,15 @@ def fit_mixture(
     >>> (found.shifts[1] - found.shifts[0]).round(0) + 0.0
     array([0., 3.])
     """
-    even = x - start[batch]
+    even = (x - start[batch])[:, :n_seen]
     if labels is not None and (labels >= 0).any():
         number = _nearest_class(even, labels, n_components)
-        return maximised(x, batch, np.eye(n_components)[number], start, removes=removes, labels=labels)
+        known = np.eye(n_components)[number]
+        return maximised(x, batch, known, start, removes=removes, labels=labels, n_seen=n_seen)
     seeds = range(random_state, random_state + n_starts)
     starts = [KMeans(n_components, n_init=1, random_state=seed % 2**32).fit_predict(even) for seed in seeds]
-    found = [maximised(x, batch, np.eye(n_components)[number], start, removes=removes) for number in starts]
+    each = np.eye(n_components)
+    found = [maximised(x, batch, each[number], start, removes=removes, n_seen=n_seen) for number in starts]
     return max(found, key=lambda each: each.log_likelihood(x, batch).mean()) if n_starts > 1 else found[0]
 
 
@@ -158,6 +150,7 @@ def maximised(
     *,
     removes: bool = True,
     labels: Labels | None = None,
+    n_seen: int | None = None,
 ) -> Mixture:
     """Alternate the M and E steps from responsibilities; samples with a label (not −1) keep it as their component."""
     known = np.zeros(len(x), dtype=bool) if labels is None else labels >= 0
@@ -181,7 +174,7 @@ def maximised(
         pooled = np.maximum(missed.sum(0) / len(x), 1e-9 * total)
         variances = (missed + VARIANCE_PRIOR * pooled) / (n.sum(0) + VARIANCE_PRIOR)[:, None]
         common = (n.sum(0) + 1e-2) / (n.sum() + 1e-2 * n.shape[1])
-        found = Mixture(_composition(n, size, common), means, variances, shift, offsets)
+        found = Mixture(_composition(n, size, common), means, variances, shift, offsets, n_seen)
         joint = found.log_joint(x, batch)
         density = logsumexp(joint, axis=1)
         responsibility = np.exp(joint - density[:, None])
@@ -215,10 +208,8 @@ def joined(found: Mixture, x: Matrix) -> Mixture:
             one = replace(found, weights=weights, shifts=shift[None], offsets=offset[None])
         candidates.append((one.log_likelihood(x, batch).mean(), one))
     best = max(candidates, key=lambda each: each[0])[1]
-    parts = {
-        name: np.concatenate([getattr(found, name), getattr(best, name)]) for name in ("weights", "shifts", "offsets")
-    }
-    return replace(found, **parts)
+    weights, shifts = np.vstack([found.weights, best.weights]), np.vstack([found.shifts, best.shifts])
+    return replace(found, weights=weights, shifts=shifts, offsets=np.concatenate([found.offsets, best.offsets]))
 
 
 def selected_start(x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, random_state: int = 0) -> Matrix | None:

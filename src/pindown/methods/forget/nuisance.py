@@ -17,8 +17,7 @@ from pindown.data.labels import combined, missing, numbered, read_labels
 from pindown.metrics.dependence import Grouping
 from pindown.simulate.process import placed
 
-MIN_LEVEL_SAMPLES = 3
-"""Samples that a level needs to be used for training."""
+MIN_LEVEL_SAMPLES = 3  # samples that a level needs to be used for training
 
 
 @dataclass(frozen=True)
