@@ -168,6 +168,7 @@ def fitted(learning_rate, rows=20_000, **options):
     return contrast.fit(*pairs(rows))
 
 
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # that linear latents know more, too
 def test_a_fit_that_was_too_short_warns_as_scikit_learn_does_with_steps_fall_and_remedy():
     with pytest.warns(ConvergenceWarning, match="middle"):
         fitted(1e-3)

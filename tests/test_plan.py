@@ -1,6 +1,7 @@
 """Plans: which estimator, which theorem, and what is missing."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from pindown_papers.simulations import Confounded, ShapeNuisance, in_hyperplane
 from raising import input_error
 
 import pindown
-from pindown import Classify, Dictionary, Forget, Sparse, audit, networks, plan, theory
+from pindown import Classify, Contrast, Dictionary, Forget, Sparse, audit, networks, plan, theory
 from pindown.auditing.checks import conditions
 from pindown.auditing.checks.samples import splittable_samples
 from pindown.data.data import Data
@@ -269,3 +270,17 @@ def test_images_are_planned_for_as_they_are_fitted():
     x = np.random.default_rng(0).random((300, 1, 4, 4))
     assert plan(x, nuisance=np.arange(300) % 3, n_components=2).estimator == "Forget(n_components=2)"
     assert plan(x, n_components=2).estimator == "Dictionary(n_components=2)"
+
+
+@pytest.mark.parametrize("kind", [Contrast, Dictionary, Sparse])
+def test_a_plan_has_as_many_latents_as_the_fit_that_counts_them(kind):
+    z = np.random.default_rng(0).normal(size=(300, 3))
+    x = z @ np.random.default_rng(1).normal(size=(3, 6)) + 0.01 * np.random.default_rng(2).normal(size=(300, 6))
+    planned = plan(x, estimator=kind)
+    est = kind(None, max_iter=2, verbose=False, random_state=0, device="cpu")
+    prepared = est.prepare(Data(x))
+    with warnings.catch_warnings(action="ignore"):
+        fitted = est.fit(prepared)
+        again = kind(None, max_iter=2, verbose=False, random_state=0, device="cpu").fit(x)
+    assert planned.n_components == prepared.summary.n_components == fitted.n_components_ == again.n_components_
+    np.testing.assert_array_equal(fitted.transform(x), again.transform(x))

@@ -88,14 +88,14 @@ def _read(path: Path) -> tuple[NDArray[np.floating], dict[str, object]]:
 
 def _firing(path: Path, activations: Path) -> NDArray[np.float64]:
     """Return how often each feature fires in activations."""
-    from pindown import Sparse
     from pindown.errors import InputError
+    from pindown.methods.registry import OF_ATOMS
     from pindown.methods.sparse import SparsePair, saelens
     from pindown.metrics import firing
 
-    est = Sparse.from_saelens(path) if (path / saelens.CONFIG).is_file() else _load(path)
+    est = OF_ATOMS.from_saelens(path) if (path / saelens.CONFIG).is_file() else _load(path)
     est = est.before_ if isinstance(est, SparsePair) else est
-    if not isinstance(est, Sparse):
+    if not isinstance(est, OF_ATOMS):
         raise InputError("activations", f"{path}: features of {type(est).__name__} do not fire. Leave activations out.")
     return firing(est.transform_sparse(str(activations)))
 

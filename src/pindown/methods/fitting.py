@@ -154,12 +154,9 @@ class Training:
         path = trainer.checkpoint
         if path is not None and part:
             path = Path(path).with_stem(f"{Path(path).stem}-{part.replace(' ', '-')}")
-        return replace(
-            trainer,
-            precision=precision_for(shape, self.prepared.device, trainer.precision),
-            callbacks=(*trainer.callbacks, *([ProgressBar()] if self.est.verbose else [])),
-            checkpoint=path,
-        )
+        callbacks = (*trainer.callbacks, *([ProgressBar()] if self.est.verbose else []))
+        precision = precision_for(shape, self.prepared.device, trainer.precision)
+        return replace(trainer, precision=precision, callbacks=callbacks, checkpoint=path)
 
     def trained(self, objective: nn.Module, log: TrainingLog, details: object = None) -> Trained:
         """Return what was learned, with what the training knows of it."""
@@ -256,17 +253,8 @@ def held_out_score(est: BaseEncoder, prepared: Prepared, trained: Trained) -> He
     sizes = [len(split.held_out) for split in splits]
     values = np.array([[score.value for score in both] for both in scores], dtype=np.float64)
     value, training_score = np.average(values, axis=0, weights=sizes).tolist()
-    return HeldOut(
-        scores[0][0].name,
-        value,
-        training_score,
-        scores[0][0].chance,
-        n_samples=sum(sizes),
-        n_folds=len(splits),
-        n_steps=trained.log.n_iter,
-        linear=trained.linear,
-        step_plan=trained.step_plan,
-    )
+    name, chance, steps = scores[0][0].name, scores[0][0].chance, (trained.log.n_iter, trained.linear)
+    return HeldOut(name, value, training_score, chance, sum(sizes), len(splits), *steps, trained.step_plan)
 
 
 # ---- batches --------------------------------------------------------------------------------------------------------
@@ -301,10 +289,8 @@ def validation_batches(est: BaseEncoder, prepared: Prepared, split: Split) -> tu
 def batch_size_of(est: BaseEncoder, n_samples: int, noun: str, *, of: int) -> int:
     """Return the batch size for so many samples, or raise if the one requested is larger than the data."""
     if est.batch_size is not None and est.batch_size > of:
-        raise ValueError(
-            f"{type(est).__name__}: batch_size={est.batch_size} is larger than the {of} {noun} in the data. Leave it "
-            "at None, or give more data."
-        )
+        larger = f"batch_size={est.batch_size} is larger than the {of} {noun} in the data"
+        raise ValueError(f"{type(est).__name__}: {larger}. Leave it at None, or give more data.")
     return min(est.batch_size or est.training_defaults.batch_size, n_samples)
 
 

@@ -58,7 +58,7 @@ class HeldOut:
     @property
     def warning(self) -> str:
         """A sentence if the fit overfits, else an empty one."""
-        remedy = "Give more samples, ask for fewer latents, or check that X depends on y."
+        remedy = "Give more samples, try Trainer(weight_decay=…), and check that X depends on y."
         return f"the fit overfits: {self}. Expect the former of new samples. {remedy}" if self.overfits else ""
 
     def __str__(self) -> str:

@@ -131,14 +131,9 @@ def _splits(est: BaseEncoder, inputs: TrainingInput, seed: int) -> tuple[Split, 
     side, defaults = est.spec.roles.y, est.training_defaults
     if inputs.source is not None or side not in (None, "pairs", *inputs.data.side_variables):
         return ()
-    return divided(
-        inputs.data,
-        fraction=0.0 if defaults.adversarial else est.trainer.validation_fraction,
-        seed=seed,
-        folds=defaults.cross_validated,
-        paired=side == "pairs",
-        labelled=est.spec.roles.categorical,
-    )
+    how = {"paired": side == "pairs", "labelled": est.spec.roles.categorical, "folds": defaults.cross_validated}
+    fraction = 0.0 if defaults.adversarial else est.trainer.validation_fraction
+    return divided(inputs.data, fraction=fraction, seed=seed, **how)
 
 
 def preprocessed(preprocessing: Preprocessing, inputs: TrainingInput) -> TrainingInput:
@@ -256,9 +251,8 @@ class InputReader(BaseEstimator):
             name = "y" if role == self.spec.roles.y else role
             n = _shape(values)[0] if _shape(values) else "none"
             if n != n_samples:
-                raise ValueError(
-                    f"X has {n_samples} rows but {name} has {n}. Row i of {name} must belong to row i of X."
-                )
+                what = f"Row i of {name} must belong to row i of X."
+                raise ValueError(f"X has {n_samples} rows but {name} has {n}. {what}")
 
     def _accepts(self, shape: tuple[int, ...]) -> bool:
         """Return whether samples of this shape are encoded as they are."""
@@ -274,15 +268,13 @@ class InputReader(BaseEstimator):
         remedy = "Make each sample a vector: X.reshape(len(X), -1)."
         if "preprocess" in self.get_params(deep=False):
             remedy = "With preprocess=preprocessing.whiten (from pindown.networks) each sample is made a vector."
-        raise ValueError(
-            f"{type(self).__name__}: X must have shape (n_samples, n_features), but {what} has shape {shape}. {remedy}"
-        )
+        must = "X must have shape (n_samples, n_features)"
+        raise ValueError(f"{type(self).__name__}: {must}, but {what} has shape {shape}. {remedy}")
 
     def _require_shape(self, shape: tuple[int, ...]) -> None:
         if shape != self.shape_in_:
-            raise ValueError(
-                f"X has rows of shape {shape}, but {type(self).__name__} was fitted to rows of shape {self.shape_in_}."
-            )
+            fitted = f"{type(self).__name__} was fitted to rows of shape {self.shape_in_}"
+            raise ValueError(f"X has rows of shape {shape}, but {fitted}.")
 
     def _remember_shape(self, shape: tuple[int, ...]) -> None:
         if len(shape) == 3 and min(shape[:2]) > CHANNELS[-1] and shape[2] in CHANNELS:

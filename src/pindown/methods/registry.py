@@ -25,7 +25,7 @@ from pindown.saving.table import GROUP
 BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary, Sparse, SparseBasis)
 """In the order in which they are chosen if several suit the data."""
 
-OF_ATOMS: type[BaseEncoder] = Sparse  # the method of ``--sparse`` on the command line
+OF_ATOMS: type[Sparse] = Sparse  # the method of ``--sparse`` on the command line
 
 SIDES = ("signal", "nuisance", "pairs", "given")
 """Roles of side variables that a fit may use; groups and true latents are for the audit alone."""

@@ -1,9 +1,4 @@
-"""Callbacks, which follow a training by its reports. Optional packages are imported when they are used.
-
->>> class Print(Callback):
-...     def report(self, report):
-...         print(report.title, report.step, "of", report.n_steps)
-"""
+"""Callbacks, which follow a training by its reports. Optional packages are imported when they are used."""
 
 from __future__ import annotations
 

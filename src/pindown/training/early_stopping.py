@@ -25,27 +25,21 @@ from pindown.networks.images import FIRST_ROUND
 if TYPE_CHECKING:
     from pindown.training.checkpoints import State
 
-MAX_STEPS = 32_000
-"""Maximum number of steps of ``max_iter=None``: four rounds after the first."""
+MAX_STEPS = 32_000  # of ``max_iter=None``: four rounds after the first
 
-EARLIER, LATER = (0.4, 0.55), (0.65, 0.8)
-"""Parts of a schedule that are compared."""
+EARLIER, LATER = (0.4, 0.55), (0.65, 0.8)  # parts of a schedule that are compared
 
 MIN_DECREASE, MIN_GAIN = 0.03, 0.01
 """More steps help if the decrease from the earlier to the later part is more than this fraction of the total; from one
-round to the next, where the learning rate is the same. In simulations of `Contrast` and `Classify` the fraction minus
-three standard errors is at least .045 where twice the steps raise the R² of the latents by .03, and at most .015 where
-they raise it by less than .005."""
+round to the next, where the learning rate is the same. In simulations the fraction minus three standard errors is at
+least .045 where twice the steps raise the R² of the latents by .03, and at most .015 where they raise it by .005."""
 
-CLEARLY, CLEARLY_RISES = 3.0, 6.0
-"""Number of standard errors by which a decrease, and the slope of a rise, must exceed what is compared with."""
+CLEARLY, CLEARLY_RISES = 3.0, 6.0  # standard errors by which a decrease exceeds that, and the slope of a rise zero
 
-MAX_PASSES = 16
-"""Number of passes over the same samples up to which a falling training loss is evidence of learning."""
+MAX_PASSES = 16  # passes over the same samples up to which a falling training loss is evidence of learning
 
 MIN_STEPS, BLOCKS, START = 200, 10, 10
-"""Minimum number of steps; number of blocks per part, since neighbouring losses are correlated; and number of losses
-whose mean is the loss at the start."""
+"""Minimum number of steps; blocks per part, since neighbouring losses are correlated; losses that count as first."""
 
 PATIENCE = 200
 """The patience is this many steps more than led to the best step, or than half of those if the loss clearly rises."""
@@ -54,8 +48,7 @@ RISEN, N_CONFIRMATIONS = 0.02, 4
 """A loss has risen if it is above its minimum by more than this fraction of its total decrease, and that in so many
 consecutive evaluations: at a high learning rate a single one may be."""
 
-MIN_ANNEALING = 50
-"""Minimum number of steps of the annealing after a rollback; by default half of those that led to the best step."""
+MIN_ANNEALING = 50  # steps after a rollback; by default half of those that led to the best step
 
 
 # ---- by a loss curve ------------------------------------------------------------------------------------------------

@@ -181,9 +181,7 @@ class Trainer:
         validation: Validation | None = None,
         part: FitPart = FitPart(),  # noqa: B008
     ) -> TrainingLog:
-        """Minimise an objective, in place and on the device that it is on.
-
-        Under ``torchrun`` or ``accelerate launch`` each process draws its own batches, and gradients are averaged.
+        """Minimise an objective, in place and on its device; several processes average their gradients.
 
         Parameters
         ----------
@@ -207,12 +205,8 @@ class Trainer:
 
         Raises
         ------
-        TrainingDivergedError
-            If the loss is NaN or infinite, or has grown a thousandfold; if weights are, or exceed float32's precision.
-        CallbackError
-            If a callback raised.
-        KeyboardInterrupt
-            After Ctrl-C, once the running step is finished and the checkpoint is written.
+        TrainingDivergedError, CallbackError, KeyboardInterrupt
+            The last after Ctrl-C, once the running step is finished and the checkpoint is written.
         """
         self.check()
         step_plan = self.step_plan.phases if part.step_plan is None and self.step_plan is not None else part.step_plan
@@ -267,26 +261,20 @@ class Trainer:
         if self.weight_decay is not None:
             check_scalar(self.weight_decay, "weight_decay", numbers.Real, min_val=0)
         if self.optimizer is not None and not callable(self.optimizer):
-            raise TypeError(
-                "Trainer: optimizer must be a function (objective, learning_rate, weight_decay) -> "
-                f"torch.optim.Optimizer, such as pindown.optimizers.adam, or None, got {self.optimizer!r}."
-            )
+            must = "a function (objective, learning_rate, weight_decay) -> torch.optim.Optimizer, or None"
+            raise TypeError(f"Trainer: optimizer must be {must}, such as optimizers.adam, got {self.optimizer!r}.")
         check_scalar(self.validation_fraction, "validation_fraction", numbers.Real, min_val=0, max_val=0.5)
         if self.precision not in (None, torch.float32, torch.bfloat16, torch.float16):
-            raise ValueError(
-                "Trainer: precision must be torch.float32, torch.bfloat16, torch.float16 or None (float32), "
-                f"got {self.precision!r}."
-            )
+            must = "torch.float32, torch.bfloat16, torch.float16 or None (float32)"
+            raise ValueError(f"Trainer: precision must be {must}, got {self.precision!r}.")
         check_scalar(self.accumulate, "accumulate", numbers.Integral, min_val=1)
         if self.patience is not None:
             check_scalar(self.patience, "patience", numbers.Integral, min_val=1)
         check_scalar(self.tol, "tol", numbers.Real)
         check_scalar(self.save_every, "save_every", numbers.Real, min_val=0)
         if not isinstance(self.callbacks, tuple) or not all(isinstance(c, Callback) for c in self.callbacks):
-            raise TypeError(
-                "Trainer: callbacks must be a tuple of pindown.training.callbacks.Callback, such as (Log(),), "
-                f"got {self.callbacks!r}."
-            )
+            must = "a tuple of pindown.training.callbacks.Callback, such as (Log(),)"
+            raise TypeError(f"Trainer: callbacks must be {must}, got {self.callbacks!r}.")
         if not isinstance(self.checkpoint, str | Path | None):
             raise TypeError(f"Trainer: checkpoint must be the path of a file, or None, got {self.checkpoint!r}.")
 
@@ -389,11 +377,9 @@ class _Loop:
             shortfall = "" if plateau or self.step_plan is not None else self.length.shortfall(curve)
             return TrainingLog(np.asarray(curve), seconds, plateau, shortfall)
         stopping.restore_best(self.state)
-        rollback, held_out = stopping.rollback, tuple(stopping.evaluations)
+        rollback, held_out, steps = stopping.rollback, tuple(stopping.evaluations), stopping.step_plan
         shortfall = "" if plateau or rollback is not None else self.length.shortfall(by_step(held_out))
-        return TrainingLog(
-            stopping.kept(curve), seconds, plateau, shortfall, held_out, rollback, tuple(stopping.step_plan)
-        )
+        return TrainingLog(stopping.kept(curve), seconds, plateau, shortfall, held_out, rollback, steps)
 
 
 @contextmanager

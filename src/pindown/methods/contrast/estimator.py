@@ -52,9 +52,8 @@ from pindown.training import Trainer, TrainingDefaults, processes
 TEMPERATURE_PAIRS = 1_024
 """Number of pairs by which `score` chooses a temperature, if the learned one is not that of InfoNCE."""
 
-OVERLAPPING = 0.9  # fraction of neighbouring samples whose values agree, from which on they are windows
-
-CLEARLY = 0.1  # nats by which linear latents must have more information, to warn
+OVERLAPPING, CLEARLY = 0.9, 0.1
+"""Fraction of shifted values that agree from which on samples are windows; nats by which linear latents are better."""
 
 
 class Contrast(Incremental):

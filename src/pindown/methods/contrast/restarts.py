@@ -17,11 +17,9 @@ from pindown.networks import SkipMLP
 from pindown.networks.encoder import Encoder
 from pindown.training import TrainingLog
 
-WIDER, WIDE_STEPS = 3, 5
-"""Factor by which the number of latents is increased; the widened encoder is trained for so many times fewer steps."""
-
-MIN_STEPS, MAX_STARTS = 200, 3
-"""Number of steps below which a fit is too short to be checked; maximum number of starts."""
+WIDER, WIDE_STEPS, MIN_STEPS, MAX_STARTS = 3, 5, 200, 3
+"""Factor by which the number of latents is increased; the widened encoder is trained for so many times fewer steps;
+number of steps below which a fit is too short to be checked; maximum number of starts."""
 
 GAIN = 0.15
 """The encoder was folded if more latents lower the loss by so many nats: a folded or lost latent costs half a nat."""
