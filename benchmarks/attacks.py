@@ -4,7 +4,8 @@ Run ``python benchmarks/attacks.py`` (all cores), or in parts, with ``--seeds``,
 in `_parts`. Every case is fitted with few steps and audited with two refits. A claim is *false* where no claim may be
 made; where it is about all latents and the true latents are recovered, up to what the claim leaves open, with less
 than ``RECOVERED``; and where the number of latents is wrong. It is *empty* if one block holds all latents. In fair
-cases the latents are identified, and a missing claim is counted. The result is saved in results/.
+cases the latents are identified, and a missing claim is counted. The table is written to docs/results/audits.md and
+saved in results/.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from _measure import save
-from _parts import asked, runs
+from _parts import asked, put_into, runs, spans
 from numpy.typing import NDArray
 from sklearn import datasets
 
@@ -33,7 +35,8 @@ from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 from pindown.simulate.distributions import laplace
 from pindown.simulate.mixing import leaky_relu_mlp, sparse
 
-SEEDS = 0, 3
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "audits.md"
+SEEDS = 0, 6
 N, QUICK = 2_000, 250  # samples, and steps of a fit
 RECOVERED = 0.7  # least score of the true latents that a claim about all of them may have
 NOTHING, LATENTS, FAIR = "nothing", "latents", "fair"  # what may be claimed: no more than the truth bears out; all
@@ -342,6 +345,25 @@ def attacked(number: int, seed: int) -> list[dict[str, Any]]:
     ]
 
 
+def table(found: list[dict[str, Any]]) -> str:
+    """Return a row of counts for each estimator."""
+    lines = [
+        "| estimator | attacks | refused | nothing claimed | true claims | false | empty | fair cases | claimed |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for kind in dict.fromkeys(case.name.removeprefix("fair: ").split(",")[0] for case in CASES):
+        own = [run for run in found if run["world"].removeprefix("fair: ").split(",")[0] == kind]
+        fair, attacks = ([run for run in own if (run["condition"] == FAIR) == which] for which in (True, False))
+        refused, claims, false, empty = (sum(bool(run.get(name)) for run in attacks) for name in COUNTED)
+        nothing = len(attacks) - claims - refused
+        cells = (kind, len(attacks), refused, nothing, claims - false, false, empty, len(fair))
+        lines.append(f"| {' | '.join(map(str, cells))} | {sum(run['claims'] for run in fair)} |")
+    return "\n".join(lines)
+
+
+COUNTED = ("refused", "claims", "false", "empty")
+
+
 def main() -> None:
     """Make the runs, and print what was claimed falsely, emptily, or not at all."""
     wanted = asked(__doc__)
@@ -351,10 +373,12 @@ def main() -> None:
         if run.get("false") or run.get("empty") or run.get("missing"):
             kind = "FALSE" if run["false"] else "EMPTY" if run["empty"] else "missing"
             print(f"{kind}: {run['world']}, seed {run['seed']}, truth {run['true']}: {run['claim'][:400]}")
-    counts = {kind: sum(bool(run.get(kind)) for run in found) for kind in ("claims", "false", "empty", "missing")}
-    print(len(found), "runs:", counts)
-    if not wanted.to:
-        save("attacks", sorted(found, key=lambda run: (run["world"], run["seed"])))
+    if wanted.to:
+        return
+    save("attacks", sorted(found, key=lambda run: (run["world"], run["seed"])))
+    seeds = spans(run["seed"] for run in found)
+    text = f"{len(found)} runs of {len(CASES)} cases, seeds {seeds}.\n\n{table(found)}"
+    put_into(PAGE, text, "attacks")
 
 
 if __name__ == "__main__":

@@ -109,10 +109,10 @@ def test_the_page_says_first_whether_a_claim_is_supported_and_of_which_file(page
     claiming = dataclasses.replace(
         full, evidence=Evidence(full.scores, ()), verdicts=full.verdicts[:2], agreement=full.agreement[:1]
     )
-    assert "<h1>A claim is supported</h1>" in render(claiming)
+    assert "<h1>A claim is supported, with conditions</h1>" in render(claiming)
     assert f"<blockquote><p>{claiming.claim}</p></blockquote>" in html.unescape(render(claiming))
     named = render(dataclasses.replace(claiming, names=Names("cells.csv", {"signal": ("tissue",), "truth": ("age",)})))
-    assert "<h1>cells.csv: a claim is supported</h1>" in named
+    assert "<h1>cells.csv: a claim is supported, with conditions</h1>" in named
     assert "signal: tissue · truth: age" in named
     colourings = [each["name"] for each in drawn(named)["latents"]["colourings"]]
     assert colourings == ["tissue", "column 0"]  # by the names of the file

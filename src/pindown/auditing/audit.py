@@ -179,6 +179,7 @@ def _audited(
     some = samples.data.take(np.sort(rng.permutation(len(samples))[:CHECKED_SAMPLES]))
     before = spec.checks_before(est, some, est.n_components_, samples.data)
     after = with_better(spec.checks_after(first, held_out.data, evidence.verdicts), *evidence.verdicts)
+    yours = {score.name: score.value for score in spec.comparison.recovery(latents, held_out)}
     found = Audit(
         estimator=f"{type(est).__name__}({latents.shape[1]})",
         theorem=est.guarantee,
@@ -190,7 +191,10 @@ def _audited(
         n_latents=latents.shape[1],
         feature_noise=noise,
         held_out=getattr(est, "held_out_", None),
-        recovery=spec.comparison.recovery(other, held_out),
+        recovery=tuple(
+            replace(score, of="a refit", yours=yours.get(score.name))
+            for score in spec.comparison.recovery(other, held_out)
+        ),
         warned=refits.warned,
         n_samples=len(samples),
         n_learned_from=len(refits.train),

@@ -50,7 +50,7 @@ def render(audit: Audit) -> str:
     return fill(
         "audit.html.j2",
         audit=audit,
-        title=names.heading("a claim is supported" if audit.claims else "no claim is supported"),
+        title=names.heading(audit.headline),
         kicker=" · ".join(["pindown audit", audit.estimator, f"{audit.n_samples:,} samples", *roles]),
         maps=_maps(pictures, colourings),
         scores=[_score_ruler(score) for score in audit.scores],

@@ -312,6 +312,12 @@ class Audit:
     # ---- text, notebooks and files ----------------------------------------------------------------------------------
 
     @property
+    def headline(self) -> str:
+        """Whether a claim is supported, and whether data left some of its conditions undecided."""
+        undecided = any(verdict.outcome == "undecided" for verdict in self.needed)
+        return ("a claim is supported" + ", with conditions" * undecided) if self.claims else "no claim is supported"
+
+    @property
     def title(self) -> str:
         """What was audited, on how many samples, and by how many fits."""
         samples = f"{self.n_samples:,} samples, {self.n_held_out:,} held out, {self.n_fits} fits"
@@ -326,7 +332,7 @@ class Audit:
             "controls": self.controls,
             "assumptions": self.verdicts,
             "what positives share": [f"{self.block}; {self.block.rest}."] if self.block else [],
-            "leakage": [leakage_sentence(self.leakage)] if self.leakage else [],
+            "leakage from the latents of a refit": [leakage_sentence(self.leakage)] if self.leakage else [],
             "noise": [f"{self.band}."] if self.band else [],
             "compared with the ground truth": self.recovery,
             "warnings of the refits": self.warned,
