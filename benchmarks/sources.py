@@ -23,7 +23,8 @@ import torch
 from _measure import cpu_peaks, save
 from torch.utils.data import DataLoader, Dataset
 
-from pindown.data import ArraySource, IndexedSource, LoaderSource, Source, as_source, as_tensor, moments
+from pindown.data import ArraySource, IndexedSource, LoaderSource, Source, as_source, moments
+from pindown.data.sources import as_tensor
 
 N_ROWS, N_COLUMNS, BATCH = 1_000_000, 256, 512
 PART = N_ROWS // 20

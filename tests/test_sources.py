@@ -15,12 +15,12 @@ from pindown.data import (
     IndexedSource,
     Source,
     as_source,
-    as_tensor,
     first_samples,
     moments,
     sources,
 )
 from pindown.data.batches import BatchesWithinLevels, HostBatches, IndexedSamples, ShuffledBatches
+from pindown.data.sources import as_tensor
 from pindown.errors import InputError
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 from pindown.simulate.mixing import identity

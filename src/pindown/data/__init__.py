@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pindown.data.files import ParquetSource, as_source
     from pindown.data.images import ImageFolder
     from pindown.data.sources import (
-        WHITEN_SAMPLES,
         ArraySource,
         Batch,
         ConcatSource,
@@ -21,10 +20,7 @@ if TYPE_CHECKING:
         GeneratorSource,
         IndexedSource,
         LoaderSource,
-        Moments,
         Source,
-        SubsetSource,
-        as_tensor,
         first_samples,
         moments,
     )
@@ -33,7 +29,6 @@ _ELSEWHERE = {"ImageFolder": "images", "ParquetSource": "files", "as_source": "f
 """The module of each name that is not in `pindown.data.sources`."""
 
 __all__ = [
-    "WHITEN_SAMPLES",
     "ArraySource",
     "Batch",
     "ConcatSource",
@@ -43,12 +38,9 @@ __all__ = [
     "ImageFolder",
     "IndexedSource",
     "LoaderSource",
-    "Moments",
     "ParquetSource",
     "Source",
-    "SubsetSource",
     "as_source",
-    "as_tensor",
     "first_samples",
     "moments",
 ]

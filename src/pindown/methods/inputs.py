@@ -20,10 +20,10 @@ from pindown import _random
 from pindown._names import listed
 from pindown.auditing.refits import check_roles
 from pindown.auditing.spec import MethodSpec
-from pindown.data import ArraySource, GeneratorSource, IndexedSource, Source, SubsetSource, as_source, first_samples
+from pindown.data import ArraySource, GeneratorSource, IndexedSource, Source, as_source, first_samples
 from pindown.data.data import Data, as_array, from_torch
 from pindown.data.files import require_in_memory
-from pindown.data.sources import is_mapped, require_finite_samples
+from pindown.data.sources import SubsetSource, is_mapped, require_finite_samples
 from pindown.data.splits import Split, divided
 from pindown.methods.parameters import check_components
 from pindown.networks import Preprocessing, Whiten, preprocessing

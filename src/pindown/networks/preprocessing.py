@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from pindown import _random
 from pindown._names import counted
-from pindown.data import ArraySource, IndexedSource, Source, as_tensor, moments
-from pindown.data.sources import some_blocks
+from pindown.data import ArraySource, IndexedSource, Source, moments
+from pindown.data.sources import as_tensor, some_blocks
 from pindown.errors import InputError
 from pindown.metrics.arrays import Mask, Matrix, largest_positive
 
