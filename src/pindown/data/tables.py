@@ -372,7 +372,7 @@ def log_counts(X: ArrayLike, names: Sequence[str] | None = None) -> Matrix:
     [[9.21, 0.0], [8.92, 7.82]]
     >>> log_counts([[1.0, 0.5]], ["a", "b"])
     Traceback (most recent call last):
-    pindown.errors.InputError: `counts`: column 'b' has 0.5 in row 1, which is no count. Leave `counts` out if ...
+    pindown.errors.InputError: `counts`: column 'b' has 0.5 in row 1, which is no count. Leave `counts` out, ...
     """
     counts = np.asarray(X)
     if counts.ndim != 2 or counts.dtype.kind not in "buif":
