@@ -143,7 +143,7 @@ def planar(n, n_bumps=10, width=1.0, seed=0):
 
 def test_a_circle_for_a_plane_is_warned_of_and_the_plane_is_recovered_in_the_reals():
     x, x_pos, z = planar(1_600)
-    options = {"max_iter": 200, "batch_size": 128, "verbose": False, "random_state": 0}
+    options = {"max_iter": 200, "batch_size": 64, "verbose": False, "random_state": 0}
     with pytest.warns(IdentifiabilityWarning, match=r"more than these latents.*space=Reals"):
         circle = Contrast(2, **options).fit(x[:1_200], x_pos[:1_200])
     with warnings.catch_warnings():

@@ -26,7 +26,13 @@ from pindown.data.labels import combined
 from pindown.errors import warn
 from pindown.methods.base import Incremental
 from pindown.methods.contrast.audit import SCORE_PAIRS, ContrastSpec
-from pindown.methods.contrast.objective import PairLoss, PairObjective, best_temperature, start_at_shared_directions
+from pindown.methods.contrast.objective import (
+    WIDEST,
+    PairLoss,
+    PairObjective,
+    best_temperature,
+    start_at_shared_directions,
+)
 from pindown.methods.contrast.restarts import train_with_restarts
 from pindown.methods.diagnosis import (
     CHECKED_SAMPLES,
@@ -344,9 +350,9 @@ class Contrast(Incremental):
     def _compare(self, prepared: Prepared) -> None:
         """Warn if linear latents have more information about held-out positives."""
         data, splits, found = prepared.inputs.data, prepared.inputs.splits, self.held_out_
-        if found is None or not splits or data.is_source or data.X.ndim > 2 or data.nuisance is not None:
+        if found is None or data.is_source or data.X.ndim > 2 or data.nuisance is not None:
             return
-        if (self.max_iter or ENOUGH_STEPS) < ENOUGH_STEPS:
+        if (self.max_iter or ENOUGH_STEPS) < ENOUGH_STEPS or prepared.preprocessing.shape_out[0] > WIDEST:
             return
 
         def pairs(indices: NDArray[np.int64]) -> list[Matrix]:
@@ -359,9 +365,8 @@ class Contrast(Incremental):
         if linear > found.score + CLEARLY:
             d, remedy = self.n_components_, "Try another random_state, or a smaller learning_rate."
             if self.encoder_.space == Sphere():
-                remedy = (
-                    f"On the sphere {d} components have {counted(d - 1, 'dimension')}: take space=Reals(), or one more."
-                )
+                has = counted(d - 1, "dimension")
+                remedy = f"On the sphere {d} components have {has}: take space=Reals(), or one more."
             warn(
                 f"Contrast: on held-out samples linear latents in ℝ^{d} have {linear:.2f} nats of information about "
                 f"positives, more than these latents ({found.score:.2f}). {remedy}"
@@ -391,9 +396,9 @@ def shared_frames(X: NDArray[np.floating]) -> float:
     before, after, p = flat[some], flat[some + 1], flat.shape[1]
     if (before == after).mean() > 0.5:  # mostly zeros, say
         return 0.0
-    same = (shift for shift in range(1, p) if (before[:, shift:] == after[:, : p - shift]).mean() > OVERLAPPING)
-    shift = next(same, p)
-    return 1 - shift / p if p - shift > 1 else 0.0
+    shifts = np.flatnonzero((before == after[:, :1]).mean(0) > OVERLAPPING)
+    same = (k for k in shifts if k and (before[:, k:] == after[:, : p - k]).mean() > OVERLAPPING)
+    return 1 - next(same, p) / p
 
 
 def _this_process() -> tuple[int, int]:

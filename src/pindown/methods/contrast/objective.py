@@ -18,9 +18,9 @@ from pindown.methods.fitting import linear_path
 from pindown.networks import zero_network
 from pindown.networks.encoder import Encoder
 
-START_BATCHES, FAINT = 4, 1e-4
+START_BATCHES, FAINT, WIDEST = 4, 1e-4, 1_000
 """Number of batches by which an encoder is initialised; variance below which a direction, relative to the largest, is
-left out."""
+left out; number of features up to which directions are compared."""
 
 SATURATED = 0.02
 """Loss, in nats, below which a learned temperature rises again: positives are then nearer than all negatives, and a
@@ -170,7 +170,7 @@ def start_at_shared_directions(encoder: Encoder, batches: Iterator[tuple[Tensor,
     of each other, so that nothing is changed; nor is an encoder of images, or one without a linear path.
     """
     path = linear_path(encoder)
-    if path is None or path[1].in_features <= path[1].out_features:
+    if path is None or not path[1].out_features < path[1].in_features <= WIDEST:
         return
     before, linear = path
     x, x_pos = (torch.cat(part).to(encoder.device) for part in zip(*islice(batches, START_BATCHES), strict=True))
