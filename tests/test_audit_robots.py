@@ -12,6 +12,7 @@ from pindown.methods import InverseDynamics
 from pindown.metrics import Effort, leakage
 from pindown.training import Trainer
 
+pytestmark = pytest.mark.filterwarnings("ignore:LatentAction:pindown.errors.IdentifiabilityWarning")
 RNG = np.random.default_rng(0)
 BODIES, STEPS, EPISODES = {"cart": 3, "sledge": 4}, 20, 64
 PAIRED = 32 * STEPS  # transitions with the same commands

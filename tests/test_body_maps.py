@@ -1,6 +1,7 @@
 """Body-specific linear maps: latent actions of six simulated arms with different joints."""
 
 import copy
+import warnings
 from itertools import combinations
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 
 import pindown
 from pindown import Forget, LatentAction, networks
-from pindown.errors import InputError
+from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.methods import InverseDynamics
 from pindown.methods.latent_action import body_maps
 from pindown.methods.latent_action.body_maps import LabelledLatents, remove_body
@@ -74,6 +75,42 @@ def paired(learned):
 def recovered(act, data):
     latents = act.transform(*data.both)
     return {r: linear_r2(latents[r], data.moved[r]) for r in latents}
+
+
+# Commands of these arms change slowly, so that displacements predict the next ones.
+pytestmark = pytest.mark.filterwarnings("ignore:LatentAction:pindown.errors.IdentifiabilityWarning")
+
+
+def causes(act, *data, **options):
+    """Return the causes of the warnings of a fit."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        act.fit(*data, **options)
+    return {each.message.cause for each in caught if isinstance(each.message, IdentifiabilityWarning)}
+
+
+def carts(swing=0.0, skewed=False, n=600):
+    """Return transitions of two carts that are pushed at random, and swing on; the pushes of one may be skewed."""
+    rng, path = np.random.default_rng(0), {}
+    for body in ("first", "second"):
+        push = rng.exponential(size=n) ** 2 - 2 if skewed and body == "second" else rng.normal(size=n)
+        path[body] = np.stack([push + swing * np.roll(push, 1), 0.1 * rng.normal(size=n)], 1).cumsum(0)
+    before, after = ({body: x[part] for body, x in path.items()} for part in (slice(-1), slice(1, None)))
+    return before, after, {body: np.arange(n - 1) // 10 for body in path}
+
+
+def test_what_follows_from_earlier_displacements_may_be_no_action_which_a_warning_says(learned):
+    for data, expected in ((carts(), False), (carts(swing=2.0), True), ((*learned.both, learned.episode), True)):
+        found = causes(LatentAction(1, **QUICK), *data[:2], groups=data[2])
+        assert ("predictable actions" in found) == expected
+    assert "predictable actions" not in causes(LatentAction(**QUICK), *learned.both, pairs=pairs(50))
+
+
+def test_a_body_that_stays_decodable_is_warned_of():
+    assert "decodable body" not in causes(LatentAction(1, **QUICK), *carts()[:2], groups=carts()[2])
+    before, after, groups = carts(skewed=True)
+    act = LatentAction(1, **QUICK | {"forget": Forget(max_iter=1, verbose=False)})
+    assert "decodable body" in causes(act, before, after, groups=groups)
 
 
 # What maps find.

@@ -390,6 +390,7 @@ def test_one_body_is_refused():
         LatentAction(1, dynamics=brief(encoder=never)).fit(x, x_next, ["arm"] * 60)
 
 
+@pytest.mark.filterwarnings("ignore:LatentAction. the body can:pindown.errors.IdentifiabilityWarning")
 def test_rare_bodies_are_warned_of():
     x, x_next, body = tiny()
     body[:5] = range(10, 15)

@@ -16,6 +16,7 @@ from pindown.metrics import linear_r2
 from pindown.training import Trainer
 
 WORLD = Filmed.different(2, size=32)
+pytestmark = pytest.mark.filterwarnings("ignore:LatentAction. the body can:pindown.errors.IdentifiabilityWarning")
 QUICK = {"forget": Forget(max_iter=20, trainer=Trainer(validation_fraction=0), verbose=False), "random_state": 0}
 STEPS = 12
 

@@ -43,6 +43,8 @@ MIN_VARIANCE = 0.01  # variance of innovations, relative to the largest, that co
 N_ROUNDS = 8  # in which bodies agree on latents of their pairs; chosen on recordings of which nothing is reported
 PENALTIES = np.logspace(-4, 4, 17)  # of ridge regressions, from which leave-one-out error chooses
 FORWARD_PENALTY = 1e-4  # of the forward model, relative to the mean square of its inputs
+DECODABLE, STRONG = 0.1, 0.2  # balanced accuracies above chance that are worth a warning; and if they may be chance
+NEW = 0.95  # fraction of the variance of latents that earlier displacements must not predict
 TOLERATED = 0.05  # balanced accuracy above chance up to which latents count as invariant: true actions reach as much
 MIN_GAIN = 0.01  # by which the removal must lower the accuracy of the worst probe
 MAX_LOSS = 0.02  # of R², within bodies and of transfer between them, that the removal may cost
@@ -98,8 +100,8 @@ def _scale(x: Observations) -> Matrix:
 # ---- innovations ------------------------------------------------------------------------------------------------
 
 
-def innovations(transitions: Transitions) -> Matrix | None:
-    """Return the residuals of displacements given the earlier ones, (m, d); None with too few."""
+def with_past(transitions: Transitions) -> tuple[Matrix, Matrix] | None:
+    """Return displacements that have earlier ones, and what earlier ones predict of them, (m, d) each; None if few."""
     change, follows = transitions.change, transitions.follows()
     known = np.all([np.roll(follows, lag) for lag in range(N_LAGS)], axis=0)
     known[:N_LAGS] = False
@@ -107,7 +109,13 @@ def innovations(transitions: Transitions) -> Matrix | None:
     if len(which) < SAMPLES_PER_REGRESSOR * (N_LAGS * change.shape[1] + 1):
         return None
     past = np.hstack([np.ones((len(which), 1)), *(change[which - lag] for lag in range(1, N_LAGS + 1))])
-    return change[which] - past @ np.linalg.lstsq(past, change[which], rcond=None)[0]
+    return change[which], past @ np.linalg.lstsq(past, change[which], rcond=None)[0]
+
+
+def innovations(transitions: Transitions) -> Matrix | None:
+    """Return the residuals of displacements given the earlier ones, (m, d); None with too few."""
+    found = with_past(transitions)
+    return None if found is None else found[0] - found[1]
 
 
 def innovation_variances(transitions: Transitions) -> Matrix:
@@ -138,6 +146,20 @@ def fit_to_innovations(transitions: Transitions, n_components: int) -> BodyMap:
     centre = change.mean(0)
     axes = np.linalg.eigh(_moments(change - centre if new is None else new))[1][:, ::-1][:, :n_components]
     return BodyMap(centre, axes, "displacements" if new is None else "innovations")
+
+
+def _warn_if_predictable(transitions: Mapping[Body, Transitions], n_components: int) -> None:
+    """Warn if much of the displacements along the leading directions of innovations follows from earlier ones."""
+    new = {}
+    for body, each in transitions.items():
+        if (found := with_past(each)) is not None:
+            change, predicted = found
+            axes = np.linalg.eigh(_moments(change - predicted))[1][:, -n_components:]
+            new[body] = float(((change - predicted) @ axes).var(0).sum() / (change @ axes).var(0).sum())
+    if new and (fraction := new[body := min(new, key=lambda name: new[name])]) < NEW:
+        message = f"{1 - fraction:.0%} of the variance of the latents of {body} follows from earlier displacements"
+        advice = "Actions that change slowly and a body that swings on look alike, and pairs or labels tell them apart."
+        warn(IdentifiabilityWarning(f"LatentAction: {message}. {advice}", "predictable actions"))
 
 
 # ---- pairs ------------------------------------------------------------------------------------------------------
@@ -272,6 +294,8 @@ def remove_body(
     found = shown.leakage(seed)
     before, chance = found.worst, found.chance
     if not required and (not found.leaks or before <= chance + TOLERATED):
+        if before > chance + STRONG:
+            _warn_decodable(before, chance)
         doubt = f"; this may be chance, p = {found.p_value:.2g}" if before > chance + TOLERATED else ""
         reason = f"the worst probe predicts the body with balanced accuracy {before:.3f} (chance {chance:.3f}"
         return BodyRemoval(False, f"{reason}{doubt}) on {where}.", chance, before), None
@@ -297,7 +321,14 @@ def remove_body(
     if required:
         reason = f"n_components asks for {made.shape[1]} of {data.latents.shape[1]} latents; {reason}"
     applied = required or (after <= before - MIN_GAIN and loss <= MAX_LOSS)
+    if (left := after if applied else before) > chance + DECODABLE:
+        _warn_decodable(left, chance)
     return BodyRemoval(applied, reason, chance, before, after), forget if applied else None
+
+
+def _warn_decodable(accuracy: float, chance: float) -> None:
+    message = f"the body can be predicted from the latents: balanced accuracy {accuracy:.2f} (chance {chance:.2f})"
+    warn(IdentifiabilityWarning(f"LatentAction: {message}. See `removal_`.", "decodable body"))
 
 
 def _transfer(pairs: PairedLatents) -> float | None:
@@ -411,6 +442,8 @@ def fit_body_maps(
     if n_components > width:
         message = f"n_components={n_components} must be at most {width}, the features of {narrowest}"
         raise InputError("n_components", f"LatentAction: {message}.")
+    if pairs is None and not features:
+        _warn_if_predictable(learned, n_components)
     maps, paired = _fit_maps(learned, transitions, pairs, n_components)
     number = np.repeat(np.arange(len(maps)), [len(each) for each in transitions.values()])
     latents = np.concatenate([maps[body].encode(each) for body, each in transitions.items()])

@@ -104,7 +104,7 @@ class LatentAction(Saves, BaseEstimator):
     >>> from pindown.training import Trainer
     >>> rng = np.random.default_rng(0)
     >>> x, action, body = rng.normal(size=(2_000, 6)), rng.normal(size=(2_000, 2)), rng.integers(2, size=2_000)
-    >>> x_next = x + np.where(body[:, None] == 0, 1, 2) * np.tile(action, 3)
+    >>> x_next = x + np.tile(np.where(body[:, None] == 0, action, action[:, ::-1]), 3)  # bodies move in different ways
     >>> forget = Forget(max_iter=100, trainer=Trainer(validation_fraction=0))
     >>> stages = {"dynamics": InverseDynamics(max_iter=100), "forget": forget}
     >>> act = LatentAction(2, random_state=0, **stages).fit(x, x_next, body)

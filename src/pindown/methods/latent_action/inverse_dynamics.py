@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -270,6 +271,8 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         self.model_, log = self._train(fields, self.n_components_, self.max_iter, seed, split)
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         warn_if_hardly_trained(self, self.max_iter)
+        if log.shortfall:
+            warn(f"InverseDynamics: {log.shortfall}", ConvergenceWarning)
         self.held_out_samples_, self.held_out_ = np.zeros(0, dtype=np.int64), None
         if split is not None:
             self.held_out_samples_, self.held_out_ = split.held_out, self._held_out(before, after, split)

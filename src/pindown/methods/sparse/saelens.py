@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 ARCHITECTURES = ("topk", "jumprelu", "standard")
+TENSORS = frozenset({"W_enc", "W_dec", "b_enc", "b_dec"})
 
 
 def write(est: Sparse, folder: str | Path) -> Path:
@@ -98,7 +100,7 @@ def read(est: Est, folder: str | Path) -> Est:
 
 def read_atoms(folder: str | Path) -> NDArray[np.floating]:
     """Return the atoms of a folder that SAELens wrote, whatever its gate; (n_components, n_features)."""
-    return _load(Path(folder))[1]["W_dec"].numpy()
+    return _load(Path(folder), {"W_dec"})[1]["W_dec"].numpy()
 
 
 def with_encoder(est: Est, encoder: Encoder, gate: Gate) -> Est:
@@ -128,7 +130,7 @@ def _gate(config: dict[str, Any], place: Path) -> Gate:
     return JumpReLU() if architecture == "jumprelu" else L1()
 
 
-def _load(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _load(place: Path, needed: Set[str] = TENSORS) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -139,11 +141,10 @@ def _load(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         config, tensors = json.loads((place / CONFIG).read_text("utf-8")), load_file(place / WEIGHTS)
     except (SafetensorError, ValueError) as error:
         raise InputError("folder", f"{place} cannot be read ({error}). It is damaged: copy it again.") from error
-    needed = {"W_enc", "W_dec", "b_enc", "b_dec"} | (
-        {"threshold"} if config.get("architecture") == "jumprelu" else set()
-    )
+    if needed is TENSORS and config.get("architecture") == "jumprelu":
+        needed = needed | {"threshold"}
     if missing := sorted(needed - set(tensors)):
         raise InputError("folder", f"{place / WEIGHTS} lacks {', '.join(missing)}: it is not a dictionary of SAELens.")
-    if tensors["W_enc"].T.shape != tensors["W_dec"].shape:
+    if "W_enc" in needed and tensors["W_enc"].T.shape != tensors["W_dec"].shape:
         raise InputError("folder", f"{place / WEIGHTS}: the shapes of W_enc and W_dec do not match.")
     return config, {name: tensor.float() for name, tensor in tensors.items()}
