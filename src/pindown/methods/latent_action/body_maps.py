@@ -100,7 +100,7 @@ def _scale(x: Observations) -> Matrix:
 # ---- innovations ------------------------------------------------------------------------------------------------
 
 
-def with_past(transitions: Transitions) -> tuple[Matrix, Matrix] | None:
+def with_past(transitions: Transitions) -> tuple[Observations, Matrix] | None:
     """Return displacements that have earlier ones, and what earlier ones predict of them, (m, d) each; None if few."""
     change, follows = transitions.change, transitions.follows()
     known = np.all([np.roll(follows, lag) for lag in range(N_LAGS)], axis=0)
@@ -115,7 +115,7 @@ def with_past(transitions: Transitions) -> tuple[Matrix, Matrix] | None:
 def innovations(transitions: Transitions) -> Matrix | None:
     """Return the residuals of displacements given the earlier ones, (m, d); None with too few."""
     found = with_past(transitions)
-    return None if found is None else found[0] - found[1]
+    return None if found is None else np.asarray(found[0] - found[1], dtype=np.float64)
 
 
 def innovation_variances(transitions: Transitions) -> Matrix:

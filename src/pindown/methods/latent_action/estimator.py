@@ -124,7 +124,7 @@ class LatentAction(Saves, BaseEstimator):
     >>> act.n_components_, bool(abs(np.corrcoef(latents[:, 0], push[1, 1:])[0, 1]) > 0.99)
     (1, True)
     >>> print(act.removal_)
-    body removal not applied: the worst probe predicts the body with balanced accuracy 0... (chance 0.500)...
+    body removal not applied: the worst probe predicts the body with balanced accuracy 0... (chance 0.500...
     """
 
     guarantee: ClassVar[theory.Theorem] = theory.FORGET_NONLINEAR
