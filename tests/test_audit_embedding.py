@@ -259,3 +259,28 @@ def test_cebra_with_shuffled_recordings_is_caught():
     model = cebra.CEBRA(output_dimension=3, conditional="time_delta", **settings)
     found = audited(peers.cebra(model), recording, behaviour, groups=np.arange(200) // 10)
     assert any("side variable" in reason for reason in found.reasons)
+
+
+def test_a_sparse_autoencoder_is_audited_through_its_encode():
+    class Autoencoder:
+        """What SAELens gives: an object with `encode`, for tensors; here the positive parts of principal components."""
+
+        def __init__(self, x, seed):
+            self.directions = torch.as_tensor(PCA(3, random_state=seed).fit(x).components_, dtype=torch.float32)
+
+        def encode(self, x):
+            return (x @ self.directions.T).clamp_min(0)
+
+    found = audited(peers.saelens(Autoencoder), X, labels={"kind": KIND})
+    assert found.method == "SAE"
+    assert found.agreement[0].metric == "MCC"
+    assert found.labels[0].value > 0.8
+
+
+@pytest.mark.slow
+def test_scvi_encodes_new_cells_of_any_batch():
+    pytest.importorskip("scvi")
+    counts = np.random.default_rng(0).poisson(np.exp(X[:300] / X.std()))
+    found = audited(peers.scvi(3, max_epochs=5), counts, SITE[:300], nuisance={"site": SITE[:300]})
+    assert found.learned is None
+    assert found.n_fits == 6
