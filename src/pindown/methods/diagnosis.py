@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,25 +24,18 @@ from pindown.networks.folding import Folding
 
 if TYPE_CHECKING:
     from pindown.methods.base import BaseEncoder
+    from pindown.methods.latent_action import InverseDynamics
 
-SMALLEST, MOST_CORRELATED = 1e-3, 0.9999
-"""Spread of a direction below which a linear critic leaves it out, and the correlation that it assumes at most."""
+SMALLEST, MOST_CORRELATED = 1e-3, 0.9999  # spread of a direction of a linear critic; correlation that it assumes
 
 ENOUGH_STEPS, RECENT = 200, 25
 """Number of steps after which latents without information are not merely undertrained; last steps whose loss counts."""
 
-EARLY = 0.01
-"""Fraction of the steps up to which weights that are kept are hardly trained."""
+EARLY = 0.01  # fraction of the steps up to which weights that are kept are hardly trained
 
 COLLAPSED, CHECKED_SAMPLES, FOLDING_IMAGES = 1e-3, 2_000, 400
 """Latents have collapsed if their standard deviation is at most this fraction of their size; number of samples used,
 and of images that are checked for folding, each of which takes a pass through the network per direction."""
-
-
-class HasSteps(Protocol):
-    """A fitted estimator that knows at which step its weights were kept."""
-
-    n_iter_: int
 
 
 def some_samples(X: np.ndarray | IndexedSource) -> Tensor:
@@ -95,7 +88,7 @@ def warn_if_uninformative(est: BaseEncoder, x: Tensor) -> None:
         )
 
 
-def warn_if_hardly_trained(est: HasSteps, n_steps: int) -> None:
+def warn_if_hardly_trained(est: BaseEncoder | InverseDynamics, n_steps: int) -> None:
     """Warn if the weights that were kept are those of the first percent of the steps."""
     if est.n_iter_ <= EARLY * n_steps:
         warn(

@@ -94,18 +94,14 @@ def check_penalty(est: BaseEncoder, penalty: object) -> None:
     """Raise unless it is None or a penalty: something that can be called and has a weight."""
     is_value = callable(penalty) and hasattr(penalty, "weight") and not isinstance(penalty, type)
     if penalty is not None and not is_value:
-        raise TypeError(
-            f"{type(est).__name__}: penalty must be a value such as penalties.DependencySparsity(weight=0.1), or None, "
-            f"got {penalty!r}."
-        )
+        must = "a value such as penalties.DependencySparsity(weight=0.1), or None"
+        raise TypeError(f"{type(est).__name__}: penalty must be {must}, got {penalty!r}.")
 
 
 def settings(est: BaseEncoder, digest: str) -> dict[str, object]:
     """Return what a checkpoint must agree with: the parameters that the result depends on, and the data."""
     if not isinstance(est.random_state, numbers.Integral):
-        raise ValueError(
-            f"{type(est).__name__}: random_state must be an integer with a checkpoint, got {est.random_state!r}. A "
-            "resumed fit must draw the same numbers again."
-        )
+        must = f"an integer with a checkpoint, got {est.random_state!r}. A resumed fit must draw the same numbers again"
+        raise ValueError(f"{type(est).__name__}: random_state must be {must}.")
     ours = {name: value for name, value in est.get_params(deep=False).items() if name not in NOT_SETTINGS}
     return {name: stable_repr(value) for name, value in ours.items()} | {"data": digest}

@@ -185,10 +185,8 @@ def label_test(fit: Classify, rows: Samples, rng: np.random.Generator) -> AuditS
     """Return the accuracy, compared with that for permuted classes."""
     said, true = fit.predict(rows.X), rows.side
     assert true is not None
-    permuted = np.array(
-        [(said == true[exchange(true, rows.units, rng)]).mean() for _ in range(N_PERMUTATIONS)], dtype=np.float64
-    )
-    return permutation_score("class accuracy", float((said == true).mean()), permuted)
+    permuted = [float((said == true[exchange(true, rows.units, rng)]).mean()) for _ in range(N_PERMUTATIONS)]
+    return permutation_score("class accuracy", float((said == true).mean()), np.array(permuted))
 
 
 def _vmf_around_vectors_or_means(z: Matrix, labels: NDArray[np.generic], est: Classify) -> Verdict:

@@ -131,7 +131,8 @@ class Contrast(Incremental):
     Warns
     -----
     IdentifiabilityWarning
-        If the encoder is folded or flat, so that different samples have the same latents.
+        If the encoder is folded or flat, so that different samples have the same latents; if linear latents have more
+        information about held-out positives; if samples without ``y`` are windows that overlap.
 
     References
     ----------
@@ -284,7 +285,8 @@ class Contrast(Incremental):
                 "have no values in common: windows that do not overlap."
             )
             summary = replace(summary, warnings=(windows,))
-        if self.n_components is None and X.ndim == 2:
+        # In a series, and in groups of positives, the nearest neighbours are neighbours in time, or of one group.
+        if self.n_components is None and X.ndim == 2 and np.ndim(inputs.data.pairs) > 1:
             near = intrinsic_dimension(preprocessing(torch.as_tensor(X[: 5 * CHECKED_SAMPLES])).double().numpy())
             wanted = max(1, round(near)) + (self.space == Sphere() and near >= 1.5)
             if wanted <= summary.n_components / 3:
