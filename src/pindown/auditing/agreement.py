@@ -30,6 +30,17 @@ SAME_DIRECTION = 0.95  # correlation from which on two sets of latents share a d
 MOST_SHOWN = 24  # latents in a picture of a matching
 
 
+def bounded(value: float, unit: str = "") -> str:
+    """Return a score as it is printed; one without a unit that is far below 0 only as such.
+
+    Examples
+    --------
+    >>> bounded(0.25), bounded(-6.7e17), bounded(-3.5, "nats")
+    ('0.250', 'below -1', '-3.500')
+    """
+    return "below -1" if value < -1 and not unit else printed(value)
+
+
 @dataclass(frozen=True)
 class Agreement:
     """How well the latents of independent fits match, pair by pair."""
@@ -56,8 +67,8 @@ class Agreement:
         return self.worst >= self.threshold
 
     def __str__(self) -> str:
-        null = "" if self.shuffled is None else f", fit to shuffled data {printed(self.shuffled)}"
-        return f"{self.between}: {self.metric} at least {printed(self.worst)} (chance {printed(self.chance)}{null})"
+        null = "" if self.shuffled is None else f", fit to shuffled data {bounded(self.shuffled)}"
+        return f"{self.between}: {self.metric} at least {bounded(self.worst)} (chance {printed(self.chance)}{null})"
 
 
 @dataclass(frozen=True)

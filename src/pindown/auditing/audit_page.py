@@ -89,6 +89,11 @@ class Ruler:
     others: tuple[float, ...] = ()
     shuffled: float | None = None
 
+    @property
+    def text(self) -> str:
+        """The number as it is printed."""
+        return "below −1" if self.value < -1 and not self.unit else shown(self.value, 3)
+
 
 def _score_ruler(score: AuditScore) -> Ruler:
     p = "" if score.p_value is None else f", p = {score.p_value:.2g}"

@@ -13,7 +13,7 @@ from scipy.stats import norm, rankdata
 
 from pindown import metrics
 from pindown._names import printed
-from pindown.auditing.agreement import SharedBlock
+from pindown.auditing.agreement import SharedBlock, bounded
 from pindown.auditing.checks.arrays import held_out_r2, paired_samples
 from pindown.auditing.checks.noise import LINEAR as BY_A_LINEAR_MAP
 from pindown.auditing.checks.noise import MATCHED, WITHIN
@@ -62,17 +62,6 @@ class AuditScore:
         value = f"{bounded(self.value, self.unit)}{self.unit and ' ' + self.unit}{self.of and ' in ' + self.of}"
         yours = "" if self.yours is None else f", your fit {bounded(self.yours, self.unit)}"
         return f"{self.name}: {value}{yours} (chance {bounded(self.chance, self.unit)}{floor}{p})"
-
-
-def bounded(value: float, unit: str = "") -> str:
-    """Return a score as it is printed; one without a unit that is far below 0 only as such.
-
-    Examples
-    --------
-    >>> bounded(0.25), bounded(-6.7e17), bounded(-3.5, "nats")
-    ('0.250', 'below -1', '-3.500')
-    """
-    return "below -1" if value < -1 and not unit else printed(value)
 
 
 class HeldOutScore(Protocol):

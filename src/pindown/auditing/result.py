@@ -16,12 +16,12 @@ import numpy as np
 
 from pindown import theory
 from pindown._names import counted, listed, printed
-from pindown.auditing.agreement import HALVES, Agreement, SharedBlock
+from pindown.auditing.agreement import HALVES, Agreement, SharedBlock, bounded
 from pindown.auditing.checks.conditions import INVARIANT_LATENTS, STRUCTURE_KEPT, needed
 from pindown.auditing.checks.noise import Band, Noise
 from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.checks.verdict import Outcome, Verdict, unchecked
-from pindown.auditing.evidence import AuditScore, Control, Evidence, HeldOutScore, Objection, bounded
+from pindown.auditing.evidence import AuditScore, Control, Evidence, HeldOutScore, Objection
 from pindown.auditing.page import check_writable, write_whole
 from pindown.metrics import Leakage
 from pindown.theory import EXACT_RECONSTRUCTION, NOISY
