@@ -14,11 +14,12 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "league"))
@@ -59,15 +60,26 @@ def python_of(environment: str) -> Path:
     return python
 
 
-def call(environment: str, script: str, *words: object, limit: float = 1_800) -> str:
-    """Run a script of the league in an environment, and return what it prints."""
+def started(environment: str, script: str, *words: object) -> subprocess.Popen[str]:
+    """Start a script of the league in an environment."""
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
     settings |= {"JAX_COMPILATION_CACHE_DIR": str(PARTS / "jax"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     command = [python_of(environment), HERE / "league" / script, *map(str, words)]
-    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=limit)
+    with (PARTS / f"{environment}.log").open("w", encoding="utf-8") as log:
+        return subprocess.Popen(command, env=os.environ | settings, stdout=subprocess.PIPE, stderr=log, text=True)
+
+
+def call(environment: str, script: str, *words: object, limit: float = 3_600) -> None:
+    """Run a script of the league in an environment; raise with its last line if it fails."""
+    with started(environment, script, *words) as done:
+        try:
+            done.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            done.kill()
+            raise
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().rpartition("\n")[2][:200])
-    return done.stdout
+        log = (PARTS / f"{environment}.log").read_text(encoding="utf-8")
+        raise RuntimeError(log.strip().rpartition("\n")[2][:200])
 
 
 def download(folder: Path) -> None:
@@ -85,45 +97,55 @@ def download(folder: Path) -> None:
             urllib.request.urlretrieve(address, folder / name)
 
 
-def run(studies: Iterable[str], methods: Sequence[str], seeds: Iterable[int], data: Path) -> None:
-    """Compute and score what the record lacks, a study and a seed at a time."""
+def run(jobs: Sequence[tuple[str, int]], methods: Sequence[str], data: Path) -> None:
+    """Compute and score what the record lacks of studies and seeds, and add it to the record."""
     PARTS.mkdir(exist_ok=True)
-    for study in studies:
-        for seed in seeds:
-            rows = read()
-            here = {row["method"] for row in rows if (row["study"], row["seed"]) == (study, seed)}
-            wanted = [name for name in methods if name not in here and (study in SIMULATED or name not in NEEDS_COUNTS)]
-            if not wanted:
+    made: list[Row] = []
+    words: list[object] = []
+    known = {(row["study"], row["seed"], row["method"]) for row in read()}
+    for study, seed in jobs:
+        source = PARTS / f"{NAMES.index(study)}-{seed}.npz"
+        embeddings = []
+        for name in methods:
+            if (study, seed, name) in known or (name in NEEDS_COUNTS and study not in SIMULATED):
                 continue
-            source = PARTS / f"{NAMES.index(study)}-{seed}.npz"
             if not source.exists():
                 call("peers", "studies.py", study, seed, data, source)
-            found, embeddings = [], []
-            for name in wanted:
-                target = PARTS / f"{source.stem}-{name.replace(' ', '-')}.npz"
-                row: Row = {"study": study, "seed": seed, "method": name}
-                try:
-                    call(METHODS[name][0], "peers.py", name, source, target)
-                except (RuntimeError, subprocess.TimeoutExpired) as error:
-                    write([*read(), row | {"failed": f"{type(error).__name__}: {error}"[:200]}])
-                    print(study, seed, name, "failed:", error, flush=True)
-                    continue
-                with np.load(target) as made:
-                    about = {"seconds": float(made["seconds"]), "megabytes": float(made["megabytes"])}
-                    found.append(row | about | {"latents": made["z"].shape[1], "samples": len(made["z"])})
-                embeddings.append(target)
-            printed = call("scib", "scores.py", source, *embeddings, limit=7_200) if embeddings else ""
-            lines = [line for line in printed.splitlines() if line.startswith("{")]
-            rows = [row | json.loads(line) for row, line in zip(found, lines, strict=True)]
-            write([*read(), *rows])
-            for row in rows:
-                print(study, seed, row["method"], *(f"{name} {_shown(row[name])}" for name in SCORES), flush=True)
+            target = PARTS / f"{source.stem}-{name.replace(' ', '-')}.npz"
+            row: Row = {"study": study, "seed": seed, "method": name}
+            try:
+                call(METHODS[name][0], "peers.py", name, source, target)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                add([row | {"failed": f"{type(error).__name__}: {error}"[:200]}])
+                print(study, seed, name, "failed:", error, flush=True)
+                continue
+            with np.load(target) as found:
+                about = {"seconds": float(found["seconds"]), "megabytes": float(found["megabytes"])}
+                made.append(row | about | {"latents": found["z"].shape[1], "samples": len(found["z"])})
+            embeddings.append(target)
+        if embeddings:
+            words += [*(["--"] if words else []), source, *embeddings]
+    if not made:
+        return
+    with started("scib", "scores.py", *words) as scoring:
+        assert scoring.stdout is not None
+        for row, line in zip(made, (line for line in scoring.stdout if line.startswith("{")), strict=True):
+            scored = row | json.loads(line)
+            add([scored])
+            numbers = (f"{name} {_shown(scored[name])}" for name in SCORES)
+            print(row["study"], row["seed"], row["method"], *numbers, flush=True)
 
 
 def read() -> list[Row]:
     """Return the rows on record."""
     rows: list[Row] = json.loads(RECORD.read_text())["rows"] if RECORD.exists() else []
     return rows
+
+
+def add(rows: Sequence[Row]) -> None:
+    """Add rows to the record, which several processes may do at once."""
+    with FileLock(PARTS / "record.lock"):
+        write([*read(), *rows])
 
 
 def write(rows: Sequence[Row]) -> None:
@@ -176,6 +198,8 @@ def _verdict(rows: Sequence[Row], which: str, methods: Sequence[str]) -> str:
     """Return where `pindown` loses, and its mean total next to those of the others."""
     ours = next(name for name in methods if name.startswith("pindown"))
     studies = [study for study in NAMES if any((row["study"], row["method"]) == (study, ours) for row in rows)]
+    if not studies:
+        return f"`pindown` was not run {which}."
     totals = {(study, name): _mean(rows, study, name, "total") for study in studies for name in methods}
     lost = []
     for study in studies:
@@ -230,7 +254,7 @@ def main() -> None:
         download(wanted.data)
         studies = [name for name in NAMES if wanted.studies in name]
         for seed in range(*wanted.seeds):
-            run(studies, wanted.methods, [seed], wanted.data)
+            run([(study, seed) for study in studies], wanted.methods, wanted.data)
     page()
 
 

@@ -1,4 +1,4 @@
-"""Scores of embeddings of one study: ``python scores.py STUDY.npz EMBEDDING.npz …`` prints a line of JSON for each.
+"""Scores of embeddings: ``python scores.py STUDY.npz EMBEDDING.npz … -- STUDY.npz …`` prints a line of JSON for each.
 
 *batch*, *bio* and *total* (.4 batch + .6 bio) are those of scib-metrics with clusters by k-means, without rescaling.
 *b-in-type*: how well the best of three classifiers recognises the batch within a type, held out; 0 is chance, 1 is
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,9 +119,8 @@ def types(z: np.ndarray, batch: np.ndarray, kind: np.ndarray) -> dict[str, float
     }
 
 
-def main(study: str, *embeddings: str) -> None:
-    """Print the scores of embeddings."""
-    warnings.simplefilter("ignore")
+def score(study: str, embeddings: Sequence[str]) -> None:
+    """Print the scores of embeddings of a study."""
     with np.load(study) as file:
         data = dict(file)
     known = np.flatnonzero(data["kind"] >= 0)
@@ -132,6 +131,16 @@ def main(study: str, *embeddings: str) -> None:
             z = np.ascontiguousarray(file["z"][known])
         found = {**scib(data["pcs"][known], z, batch, kind), "b-in-type": batch_within_types(z, batch, kind)}
         print(json.dumps({**found, **types(z, batch, kind)}), flush=True)
+
+
+def main(*words: str) -> None:
+    """Print the scores of embeddings of several studies."""
+    warnings.simplefilter("ignore")
+    left = [*words, "--"]
+    while left:
+        end = left.index("--")
+        score(left[0], left[1:end])
+        left = left[end + 1 :]
 
 
 if __name__ == "__main__":
