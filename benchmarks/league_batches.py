@@ -100,33 +100,35 @@ def download(folder: Path) -> None:
 def run(jobs: Sequence[tuple[str, int]], methods: Sequence[str], data: Path) -> None:
     """Compute and score what the record lacks of studies and seeds, and add it to the record."""
     PARTS.mkdir(exist_ok=True)
-    made: list[Row] = []
-    words: list[object] = []
     known = {(row["study"], row["seed"], row["method"]) for row in read()}
+    lacking: list[tuple[Row, Path, Path]] = []
     for study, seed in jobs:
         source = PARTS / f"{NAMES.index(study)}-{seed}.npz"
-        embeddings = []
         for name in methods:
-            if (study, seed, name) in known or (name in NEEDS_COUNTS and study not in SIMULATED):
+            if (study, seed, name) not in known and (study in SIMULATED or name not in NEEDS_COUNTS):
+                target = PARTS / f"{source.stem}-{name.replace(' ', '-')}.npz"
+                target.unlink(missing_ok=True)
+                lacking.append(({"study": study, "seed": seed, "method": name}, source, target))
+                if not source.exists():
+                    call("peers", "studies.py", study, seed, data, source)
+    for environment in ("pindown", *ENVIRONMENTS):
+        own = [job for job in lacking if METHODS[job[0]["method"]][0] == environment]
+        if own:
+            call(environment, "peers.py", *(word for row, *paths in own for word in (row["method"], *paths)))
+    made: list[Row] = []
+    embeddings: dict[Path, list[Path]] = {}
+    for row, source, target in lacking:
+        with np.load(target) as found:
+            if "error" in found:
+                add([row | {"failed": str(found["error"])}])
+                print(*row.values(), "failed:", found["error"], flush=True)
                 continue
-            if not source.exists():
-                call("peers", "studies.py", study, seed, data, source)
-            target = PARTS / f"{source.stem}-{name.replace(' ', '-')}.npz"
-            row: Row = {"study": study, "seed": seed, "method": name}
-            try:
-                call(METHODS[name][0], "peers.py", name, source, target)
-            except (RuntimeError, subprocess.TimeoutExpired) as error:
-                add([row | {"failed": f"{type(error).__name__}: {error}"[:200]}])
-                print(study, seed, name, "failed:", error, flush=True)
-                continue
-            with np.load(target) as found:
-                about = {"seconds": float(found["seconds"]), "megabytes": float(found["megabytes"])}
-                made.append(row | about | {"latents": found["z"].shape[1], "samples": len(found["z"])})
-            embeddings.append(target)
-        if embeddings:
-            words += [*(["--"] if words else []), source, *embeddings]
+            about = {"seconds": float(found["seconds"]), "megabytes": float(found["megabytes"])}
+            made.append(row | about | {"latents": found["z"].shape[1], "samples": len(found["z"])})
+            embeddings.setdefault(source, []).append(target)
     if not made:
         return
+    words = [word for source, targets in embeddings.items() for word in ("--", source, *targets)][1:]
     with started("scib", "scores.py", *words) as scoring:
         assert scoring.stdout is not None
         for row, line in zip(made, (line for line in scoring.stdout if line.startswith("{")), strict=True):

@@ -1,12 +1,14 @@
-"""One method of batch correction on one study, in an environment of its own: ``python peers.py METHOD IN.npz OUT.npz``.
+"""Methods of batch correction: ``python peers.py METHOD IN.npz OUT.npz …``, in the environment of the methods.
 
 IN has features ``x``, ``batch``, ``kind`` (−1: unknown), ``seed``, and ``counts`` where there are raw counts. OUT has
-the latents ``z``, the ``seconds`` of CPU without imports, and the most memory of the process, ``megabytes``.
+the latents ``z``, the ``seconds`` of CPU without imports and the most memory of the process, ``megabytes``, or the
+``error`` that the method raised.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import resource
 import sys
 import time
@@ -152,18 +154,33 @@ METHODS: dict[str, tuple[str, str, Callable[[Any], np.ndarray]]] = {
 """The environment, the package and the function of each method; those with types use them."""
 
 
-def main(method: str, source: str, target: str) -> None:
-    """Run a method, and write what it gives."""
-    warnings.simplefilter("ignore")
+def embed(method: str, source: str, target: str) -> None:
+    """Run a method, and write what it gives, or the error."""
     with np.load(source) as file:
         data = dict(file)
-    _, package, function = METHODS[method]
-    importlib.import_module(package)
     start = time.process_time()
-    z = function(data)
+    try:
+        z = np.asarray(METHODS[method][2](data), dtype=float)
+    except Exception as error:  # methods of others may raise anything
+        np.savez(target, error=f"{type(error).__name__}: {error}"[:200])
+        return
     seconds = time.process_time() - start
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    np.savez(target, z=np.asarray(z, dtype=float), seconds=seconds, megabytes=megabytes)
+    np.savez(target, z=z, seconds=seconds, megabytes=megabytes)
+
+
+def main(*words: str) -> None:
+    """Run methods on studies, each in a process of its own that has imported its package already."""
+    warnings.simplefilter("ignore")
+    for method, source, target in zip(words[::3], words[1::3], words[2::3], strict=True):
+        importlib.import_module(METHODS[method][1])
+        child = os.fork()
+        if child == 0:
+            try:
+                embed(method, source, target)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
 
 
 if __name__ == "__main__":
