@@ -10,11 +10,13 @@ import gzip
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from peers import centred, components, z_scored
+from sklearn import datasets
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -156,6 +158,22 @@ def protocols(seed: int, composition: str) -> Study:
     return Study(x, batch, kind, counts)
 
 
+def sites(seed: int) -> Study:
+    """Shift and scale the features of scikit-learn's breast cancers by three sites of equal composition."""
+    found = datasets.load_breast_cancer()
+    rng, x = np.random.default_rng(seed), (found.data - found.data.mean(0)) / found.data.std(0)
+    batch = rng.integers(3, size=len(x))
+    x = x * np.exp(rng.normal(0, 0.4, (3, x.shape[1])))[batch] + rng.normal(0, 1.0, (3, x.shape[1]))[batch]
+    return Study(x, batch, found.target)
+
+
+def shuffled(seed: int) -> Study:
+    """Give scikit-learn's digits three batches at random, which have no effect."""
+    found = datasets.load_digits()
+    x = found.data[:, found.data.std(0) > 0]
+    return Study((x - x.mean(0)) / x.std(0), np.random.default_rng(seed).integers(3, size=len(x)), found.target)
+
+
 def _r(path: Path) -> Any:
     """Return what a file of R holds."""
     import rdata
@@ -177,8 +195,13 @@ REAL: dict[str, Callable[[Path], Study]] = {
     "digesters, five dates": digesters,
     "gestures, four sessions": sessions,
 }
-SIMULATED = {f"counts, {composition} composition": composition for composition in ("equal", "unequal")}
-SIMULATED["counts, types missing"] = "missing"
+SIMULATED: dict[str, Callable[[int], Study]] = {
+    "counts, equal composition": partial(protocols, composition="equal"),
+    "counts, unequal composition": partial(protocols, composition="unequal"),
+    "counts, types missing": partial(protocols, composition="missing"),
+    "breast cancer, three simulated sites": sites,
+    "digits, batches without effect": shuffled,
+}
 NAMES = (*REAL, *SIMULATED)
 
 
@@ -187,7 +210,7 @@ def main(name: str, seed: str, folder: str, target: str) -> None:
     warnings.simplefilter("ignore")
     number = int(seed)
     if name in SIMULATED:
-        study = protocols(number, SIMULATED[name])
+        study = SIMULATED[name](number)
     else:
         whole = REAL[name](Path(folder))
         some = np.sort(np.random.default_rng(number).permutation(len(whole.x))[: len(whole.x) * 9 // 10])
