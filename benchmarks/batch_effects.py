@@ -23,6 +23,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -290,7 +291,8 @@ def main() -> None:
             new = [*measured(study, seed, peers=asked.peers)]
             made = {(row["study"], row["seed"], row["method"]) for row in new}
             rows = [row for row in rows if (row["study"], row["seed"], row["method"]) not in made] + new
-            RECORD.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+            versions = {name: version(name) for name in ("numpy", "scikit-learn", "scipy")}
+            RECORD.write_text(json.dumps({"versions": versions, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ EMPTY = 0.1  # fraction of the neighbours, and of the variance, below which next
 # Number of features beyond which data are compared by so many principal components: distances in more are noise
 MAX_FEATURES, N_DIRECTIONS = 50, 30
 N_CLUSTERS = 8  # number of clusters in each level, at most: one for 25 samples
-RIDGE = 1e-3
+RIDGE, LARGEST = 1e-3, 5.0  # of the regression; and largest standardised value
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,9 @@ def _agreement(x: Matrix, z: Matrix) -> float:
 def _centred(a: Matrix, level: IntArray, *, in_units: bool) -> Matrix:
     a = a - mean_by_label(a, level)[level]
     spread = np.sqrt(mean_by_label(a**2, level))[level] if in_units else a.std()
-    return np.asarray(a / np.where(spread > 0, spread, 1.0))
+    # Of a feature that hardly ever varies, one sample would count more than all others.
+    a = a / np.where(spread > 0, spread, 1.0)
+    return np.asarray(a.clip(-LARGEST, LARGEST) if in_units else a)
 
 
 def _explained(x: Matrix, z: Matrix, level: IntArray, *, in_units: bool) -> float:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 # Families of probes of closed forms: what a quadratic probe does not find there, a network does not find
 QUICK_PROBES = ("linear", "quadratic", "sparse")
 RIDGE = 1e-3  # ridge penalty of the map for samples of unknown level, relative to a direction of unit variance
+# Explained variance that shifts of clusters may cost if the batch leaks more than this fraction of certainty with them
+MAX_LOSS, STILL_LEAKS = 0.05, 0.3
 N_FOLDS = 3  # folds by which leakage is measured
 MIN_PER_LEVEL = 10  # samples per level below which the fit warns that there are many small batches
 
@@ -134,7 +136,8 @@ def _cross_fitted(
 ) -> tuple[BatchMaps, Leakage | None, StructureKept]:
     """Fit batch-specific maps, and test each third of the samples with maps that were estimated from the others.
 
-    Clusters have shifts of their own unless latents without these leak clearly less.
+    Clusters have shifts of their own unless latents without these leak clearly less; or keep clearly more, and shifts
+    of clusters do not hide the batch.
     """
     batch, strata = nuisance.level, nuisance.strata
     maps = fit_batch_maps(
@@ -151,22 +154,24 @@ def _cross_fitted(
     # Proportions of classes or clusters may differ between batches; samples within one may not.
     within = strata if labels is not None else None if maps.mixture is None else maps.clusters(x, batch)
 
-    def tested(maps: BatchMaps) -> tuple[BatchMaps, Leakage | None, Matrix]:
+    def tested(maps: BatchMaps) -> tuple[BatchMaps, Leakage | None, StructureKept]:
         latents = np.zeros((len(x), maps.n_components))
         for part in range(fold.max() + 1):
             rest, held = fold != part, fold == part
             other = refit_batch_maps(maps, x[rest], batch[rest], labels=None if labels is None else labels[rest])
             latents[held] = other.encode(x[held], batch[held])
         leak = probe(latents, nuisance.groups, within=within, groups=groups, seed=seed, names=QUICK_PROBES)
-        return maps, leak, latents
+        return maps, leak, structure_kept(x, latents, batch, random_state=seed % 2**32)
 
-    maps, leak, latents = tested(maps)
-    if labels is None and maps.mixture is not None and leak is not None and leak.leaks:
-        plain = tested(maps.without_clusters(x, batch))
+    found = _, leak, kept = tested(maps)
+    if labels is None and maps.mixture is not None and leak is not None:
+        plain = _, plain_leak, plain_kept = tested(maps.without_clusters(x, batch))
         error = math.sqrt(2 / leak.n_samples) / (1 - leak.chance)  # two standard errors of a score of half of them
-        if plain[1] is not None and plain[1].excess < leak.excess - error:
-            maps, leak, latents = plain
-    return maps, leak, structure_kept(x, latents, batch, random_state=seed % 2**32)
+        leaks_less = plain_leak is not None and plain_leak.excess < leak.excess - error
+        costs_more = leak.excess > STILL_LEAKS and plain_kept.variance > kept.variance + MAX_LOSS
+        if leaks_less or costs_more:
+            return plain
+    return found
 
 
 def _alone(
