@@ -283,14 +283,14 @@ def test_sigterm_says_a_word_and_the_same_command_resumes(tmp_path):
 
 
 def test_an_audit_of_a_folder_that_is_deleted_meanwhile_makes_it_no_more(here, monkeypatch):
-    audited = __import__("pindown.cli.transform", fromlist=["_audit"])._audit
+    audited = __import__("pindown.cli.audit", fromlist=["_audit"])._audit
 
     def meanwhile(*arguments):
         found = audited(*arguments)
         shutil.rmtree(here / "run")
         return found
 
-    monkeypatch.setattr("pindown.cli.transform._audit", meanwhile)
+    monkeypatch.setattr("pindown.cli.audit._audit", meanwhile)
     result = call("audit", "run", "--fits", 2)
     assert result.exit_code == 2
     assert "run was deleted or moved meanwhile" in result.stderr
