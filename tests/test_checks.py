@@ -165,7 +165,12 @@ def test_after_dictionary_judges_the_support():
     dictionary = Dictionary(2, n_restarts=1, max_iter=20, verbose=False, random_state=1).fit(sample.x)
     verdicts = said(checks.after(dictionary, sample.x))
     of_codes = {conditions.STRUCTURE_KEPT, conditions.INJECTIVE_ENCODER}
-    of_supports = {theory.DIVERSE_SUPPORT, theory.INDEPENDENT_BLOCKS, theory.SUFFICIENT_NONLINEARITY}
+    of_supports = {
+        theory.SAME_DISTRIBUTION,
+        theory.DIVERSE_SUPPORT,
+        theory.INDEPENDENT_BLOCKS,
+        theory.SUFFICIENT_NONLINEARITY,
+    }
     assert set(verdicts) == of_supports | of_codes
     assert verdicts[theory.DIVERSE_SUPPORT] == "fails"
 

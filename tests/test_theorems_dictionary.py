@@ -11,6 +11,7 @@ from pindown_papers.sets import support_f1
 from pindown_papers.simulations import well_separated
 
 from pindown import Dictionary, theory
+from pindown.auditing.checks.supports import unshared_residuals
 from pindown.methods.dictionary import estimator
 from pindown.methods.dictionary.rotation import Resolution
 from pindown.metrics import linear_r2, mcc
@@ -57,6 +58,14 @@ def test_correlated_latents_are_recovered_each_alone_and_by_no_rotation(seed, mo
     assert len(dictionary.latent_graph(fresh, n_resamples=50).edges) == 3
     monkeypatch.setattr(estimator, "TRAINED", Resolution(0.1, np.inf))  # rotations only
     assert mcc(Dictionary(3, **settings).fit(x).transform(fresh), truth) < 0.93
+
+
+@pytest.mark.slow
+def test_one_latent_too_few_is_seen_in_the_residuals():
+    train, test = split(DIVERSE, 0)
+    for d, outcome in ((2, "fails"), (3, "holds")):
+        est = Dictionary(d, n_restarts=1, max_iter=300, random_state=0, device="cpu", verbose=False).fit(train.x)
+        assert unshared_residuals(est.residuals(test.x), d).outcome == outcome
 
 
 # Nothing decides the rotation of these codes, and one may lie near the axes by chance: only a mean over worlds tells.

@@ -31,6 +31,9 @@ DEPENDENCE_SAMPLES = 1_000  # largest number of samples from which dependence is
 SHARED, MOST_BINS = 0.7, 8  # nats that two latents share at most (.7: normal, correlation .87); bins to count them
 
 
+EXPLAINED, MISSING = 0.02, 1.5  # unexplained variance that is none; shared residuals, over those of noise, of a latent
+
+
 def diverse_support(dependence: ArrayLike, threshold: float) -> Verdict:
     """Say whether each latent is identified by the features that it reaches, whatever the threshold of edges is.
 
@@ -177,6 +180,32 @@ def shared_by_blocks(latents: ArrayLike, blocks: Sequence[Sequence[int]]) -> tup
     nats = [mutual_info_score(bins[:, first], bins[:, second]) for first, second in apart]
     most = int(np.argmax(nats))
     return float(nats[most]) - (n_bins - 1) ** 2 / (2 * n), apart[most]
+
+
+def unshared_residuals(residuals: ArrayLike, d: int) -> Verdict:
+    r"""Say whether what d latents leave unexplained is noise of single features, or a latent that is missing.
+
+    The statistic is the leading eigenvalue of the correlations of residuals (n, m) of standardised features, over what
+    independent noise has: :math:`\frac{m}{m - d} (1 + \sqrt{m / n})^2`, since d latents absorb d directions of it.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> noise, missing = 0.3 * rng.normal(size=(1_000, 10)), 0.3 * rng.normal(size=(1_000, 1))
+    >>> [unshared_residuals(residuals, 2).outcome for residuals in (noise, noise + missing)]
+    ['holds', 'fails']
+    """
+    array = np.asarray(residuals, dtype=float)
+    (n, m), unexplained = array.shape, float(array.var(0).mean())
+    ratio = float(np.linalg.eigvalsh(np.corrcoef(array.T))[-1]) * max(m - d, 0) / m / (1 + math.sqrt(m / n)) ** 2
+    found = f"latents leave {unexplained:.0%} of X unexplained; residuals share {ratio:.1f} times as much as noise."
+    fails = "A latent is missing: ask for more."
+    outcome: Outcome = "holds" if unexplained < EXPLAINED or ratio <= MISSING else "fails"
+    if outcome == "fails" and (m - d) ** 2 <= m + d:
+        outcome = "undecided"  # so few features cannot tell noise from a latent
+    return judge(
+        theory.SAME_DISTRIBUTION, ratio, MISSING, outcome, found, fails=fails, undecided="Measure more features."
+    )
 
 
 def sufficient_nonlinearity(jacobians: ArrayLike, support: ArrayLike, *, random_state: int = 0) -> Verdict:

@@ -12,7 +12,12 @@ from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.encoders import distinct_latents, structure_kept
 from pindown.auditing.checks.noise import noise_left
 from pindown.auditing.checks.samples import enough_samples
-from pindown.auditing.checks.supports import diverse_support, independent_blocks, sufficient_nonlinearity
+from pindown.auditing.checks.supports import (
+    diverse_support,
+    independent_blocks,
+    sufficient_nonlinearity,
+    unshared_residuals,
+)
 from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.evidence import AuditScore, Evidence, reconstruction_evidence
 from pindown.auditing.plans import Plan, Summary, missing_in_general
@@ -58,14 +63,14 @@ class DictionarySpec(MethodSpec["Dictionary"]):
         encode = encoder_of(est, data)
         noise = noise_left(encode, x)
         # Pixels jump as edges move, so that no two images are near each other.
-        apart = () if images else (distinct_latents(encode, x, noise=noise),)
+        more = () if images else (distinct_latents(encode, x, noise=noise), unshared_residuals(est.residuals(x), d))
         common = common_rows(support[which])
         return (
             diverse_support(dependence[which], est.threshold_),
             independent_blocks(est.oblique_gain_, TRAINED.margin, encode(x), common),
             sufficient_nonlinearity(jacobian.reshape(len(jacobian), -1, d)[:, which], support[which]),
             structure_kept(encode, x, noise=noise),
-            *apart,
+            *more,
         )
 
     def figure(self, est: Dictionary) -> Figure:

@@ -222,6 +222,14 @@ class Dictionary(Decodes, BaseEncoder):
             columns = pushforward(objective.decoder, objective.encode(self._put(array))).columns
             return self._like(X, array, (columns * objective.scale).movedim(0, -1))
 
+    def residuals(self, X: ArrayOrTensor) -> Encoded:
+        """Return what the latents leave unexplained of X, standardised as the decoder sees it; of the shape of X."""
+        check_is_fitted(self)
+        array = self._validated(X, reset=False)
+        model, x = self._model(), self._put(array)
+        with torch.no_grad():
+            return self._like(X, array, model.standardised(x) - model.decoder(model.encode(x)))
+
     def latent_graph(self, X: ArrayOrTensor, *, n_resamples: int = 200, random_state: RandomState = 0) -> LatentGraph:
         """Return which latents depend on each other: correlations and partial correlations, with intervals of 95 %.
 
