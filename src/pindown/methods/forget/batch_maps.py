@@ -28,7 +28,7 @@ MAX_SAMPLES = 20_000  # largest number of samples that a mixture is fitted to
 ALL_FEATURES, MAX_DIMENSION = 30, 100
 # Ratio of the largest spread to the median up to which many features count as measured in the same units
 SAME_UNITS = 20.0
-WEAKER = 1 / 3  # further components, as a fraction of those above noise: weak ones are not told from it
+WEAKER = 1 / 3  # further components, as a fraction of those above noise: weak ones look like it
 # Root mean square of correlations up to which features count as uncorrelated; and rank correlation of their order
 # with falling spreads from which they count as principal components, whose scale is kept
 UNCORRELATED, DECREASING = 0.1, 0.9
