@@ -82,8 +82,8 @@ def test_the_function_that_makes_views_gets_the_generator_and_chance_comes_from_
 @pytest.mark.parametrize(
     ("augment", "message"),
     [
-        (lambda x, generator: x[:, :2], r"same shape, \(128, 3\); got \(128, 2\)"),
-        (lambda x, generator: x.numpy(), r"same shape, \(128, 3\); got ndarray"),
+        (lambda x, generator: x[:, :2], r"\(128, 3\).*got \(128, 2\)"),
+        (lambda x, generator: x.numpy(), r"\(128, 3\).*got ndarray"),
     ],
 )
 def test_views_of_another_shape_are_refused(augment, message):
