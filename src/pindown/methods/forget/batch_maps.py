@@ -41,6 +41,7 @@ TESTED_SAMPLES, N_SHUFFLES = 2_500, 99
 # Fraction of a cluster in other batches up to which it counts as one batch's own; and how many of its samples other
 # batches would have if they had its share
 LONE, ENOUGH = 0.02, 10
+ROUNDING = 1e-10  # size of a latent, relative to all of its sample, below which it is 0
 N_INVERSION_STEPS = 60  # damped steps of the fixed-point iteration that inverts a map
 
 
@@ -175,7 +176,9 @@ class BatchMaps:
         z = self._corrected(x, batch)
         if self.fraction < 1:
             z = self.fraction * z + (1 - self.fraction) * self._uncorrected(x)
-        return z @ self.basis.T if self.rotated_back else z
+        z = z @ self.basis.T if self.rotated_back else z
+        rounding = np.abs(z) < ROUNDING * np.linalg.norm(z, axis=1, keepdims=True)
+        return np.where(rounding, 0.0, z)  # of a constant feature, and another one in each batch
 
     def _corrected(self, x: Matrix, batch: Labels) -> Matrix:
         p = self.scaled(x, batch)
