@@ -130,7 +130,7 @@ def bodies(rng: np.random.Generator, seed: int) -> Scores:
     simulation = Bodies.different(n_bodies, strength=float(rng.choice([0.2, 0.4, 0.8])), random_state=seed)
     parts = [simulation.sample(m, random_state=seed + k) for k, m in enumerate((n, N_TEST))]
     quick = {"verbose": False, "device": "cpu"}
-    stages = {"dynamics": InverseDynamics(max_iter=400, **quick), "forget": Forget(max_iter=200, **quick)}
+    stages = {"dynamics": InverseDynamics(**quick), "forget": Forget(max_iter=200, **quick)}
     act = LatentAction(2, random_state=seed, **stages).fit(parts[0].x, parts[0].x_pos, parts[0].u)
 
     def by_body(values: list[Any]) -> list[list[Matrix]]:
@@ -180,10 +180,10 @@ def joints(rng: np.random.Generator, seed: int) -> Scores:
 
 
 KINDS: dict[str, tuple[Callable[[np.random.Generator, int], Scores], int]] = {
-    "sparse": (sparse, 150),
-    "pair": (pair, 30),
-    "joints": (joints, 100),
-    "bodies": (bodies, 20),
+    "sparse": (sparse, 50),
+    "pair": (pair, 12),
+    "joints": (joints, 60),
+    "bodies": (bodies, 4),
 }
 
 

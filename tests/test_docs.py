@@ -22,8 +22,9 @@ from offline import Page, broken_links, elsewhere
 from pindown_papers.commands import app as papers
 from records import comparison, measurements
 
-from pindown import activations, theory
+from pindown import Sparse, activations, theory
 from pindown.cli import app
+from pindown.networks.gates import TopK
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -269,9 +270,12 @@ def write_features(folder):
 
 
 def write_activations(folder):
-    """Write activations of 5,000 tokens."""
+    """Write activations of 5,000 tokens, and three dictionaries of them."""
     tokens = torch.randint(500, (100, 50), generator=torch.Generator().manual_seed(0))
     activations(nn.Sequential(nn.Embedding(500, 4), nn.Tanh()), tokens.split(50), "1", folder / "activations")
+    for seed in range(3):
+        sparse = Sparse(8, gate=TopK(1), max_iter=5, verbose=False, random_state=seed)
+        sparse.fit(str(folder / "activations")).to_saelens(folder / f"seed-{seed}")
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # five steps pin down nothing
