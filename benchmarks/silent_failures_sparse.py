@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _measure import RESULTS, write
+from _measure import RESULTS, where, write
 from numpy.typing import NDArray
 from pindown_papers.simulations import Bodies
 from silent_failures import CHANGES, MARGIN, probed
@@ -228,7 +228,7 @@ def main() -> None:
         worse = sum(row.get("baseline", 0) > row.get("score", 0) + MARGIN for row in own)
         print(f"{kind:8} {len(own):4} cases {worse:4} worse {sum(row['silent'] for row in own):4} silently")
     if not given.only:
-        write(RECORD, rows, {"device": "CPU, 1 thread", "seconds": f"{time.perf_counter() - start:.0f}"})
+        write(RECORD, rows, {**where(), "seconds": f"{time.perf_counter() - start:.0f}"})
 
 
 if __name__ == "__main__":
