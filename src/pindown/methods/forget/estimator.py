@@ -154,20 +154,6 @@ class Forget(BaseEncoder):
     >>> Z = Forget(verbose=False, random_state=0).fit(X, site).transform(X, site)
     >>> bool(abs(Z[site == 1].mean(0) - Z[site == 0].mean(0)).max() < 0.3)
     True
-
-    Eight observed variables, a nuisance of four levels, and a linear encoder: five dimensions survive.
-
-    >>> from pindown.metrics import leakage
-    >>> from pindown.simulate import Nuisance
-    >>> simulation = Nuisance.on_sphere(8, 4, 10.0, n_layers=1, random_state=0)
-    >>> train, test = (simulation.sample(2_000, random_state=s) for s in (1, 2))
-    >>> forget = Forget(encoder=networks.linear, max_iter=200, random_state=0).fit(train.x, train.u)
-    >>> forget.n_components_
-    5
-    >>> probes = ["linear", "quadratic"]
-    >>> leaks = [leakage(a, test.u, probes=probes, random_state=0) for a in (test.x, forget.transform(test.x))]
-    >>> [found.worst > 0.5 for found in leaks]  # chance is .25
-    [True, False]
     """
 
     spec = ForgetSpec()
