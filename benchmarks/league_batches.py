@@ -99,7 +99,6 @@ def download(folder: Path) -> None:
 
 def run(jobs: Sequence[tuple[str, int]], methods: Sequence[str], data: Path) -> None:
     """Compute and score what the record lacks of studies and seeds, and add it to the record."""
-    PARTS.mkdir(exist_ok=True)
     known = {(row["study"], row["seed"], row["method"]) for row in read()}
     lacking: list[tuple[Row, Path, Path]] = []
     for study, seed in jobs:
@@ -250,8 +249,10 @@ def main() -> None:
     parser.add_argument("--again", default="", metavar="TEXT", help="forget rows of methods whose name has this text")
     parser.add_argument("--page", action="store_true", help="only write the page")
     wanted = parser.parse_args()
+    PARTS.mkdir(exist_ok=True)
     if wanted.again:
-        write([row for row in read() if wanted.again not in row["method"]])
+        with FileLock(PARTS / "record.lock"):
+            write([row for row in read() if wanted.again not in row["method"]])
     if not wanted.page:
         download(wanted.data)
         studies = [name for name in NAMES if wanted.studies in name]
