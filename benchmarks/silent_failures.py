@@ -301,9 +301,15 @@ def scores(case: Case, z: Matrix, z_test: Matrix, *, by_axes: bool) -> tuple[flo
         return kept, 0.0
     site, other = case.site
     chance = 1 / len(np.unique(site))
-    leading = PCA(min(20, *z.shape)).fit(z)
+    spread = PCA().fit(z).explained_variance_
+    n_leading = max(1, min(20, int((spread > 1e-6 * spread[0]).sum())))  # rounding errors of copies are no leak
+    leading = PCA(n_leading).fit(z)
     square = make_pipeline(StandardScaler(), PolynomialFeatures(2, include_bias=False)).fit(leading.transform(z))
-    views = [(z, z_test), tuple(square.transform(leading.transform(part)) for part in (z, z_test))]
+    varies = z.std(0) > 1e-6 * z.std(0).max()
+    views = [
+        (z[:, varies], z_test[:, varies]),
+        tuple(square.transform(leading.transform(part)) for part in (z, z_test)),
+    ]
     leak = max(probed(a, b, site, other) for a, b in views)
     return kept, max(0.0, (leak - chance) / (1 - chance))
 
