@@ -12,7 +12,7 @@ from torch import nn
 from pindown import Forget, networks, theory
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget.linear_erasure import covariance_differences
-from pindown.metrics import confounding
+from pindown.metrics import confounding, leakage
 from pindown.metrics.dependence import Grouping, mean_differences
 from pindown.networks import preprocessing
 from pindown.simulate import Clusters, Nuisance
@@ -318,3 +318,12 @@ def test_a_closed_form_has_no_steps_to_warn_about(recwarn):
     x[:, 0] += 2 * site
     Forget(random_state=0, device="cpu", verbose=False).fit(x, site)
     assert not [warning for warning in recwarn if issubclass(warning.category, ConvergenceWarning)]
+
+
+def test_a_constant_feature_has_no_rounding_errors_that_differ_between_batches():
+    rng = np.random.default_rng(0)
+    site = rng.integers(3, size=600)
+    x = np.c_[rng.normal(size=(600, 4)) + rng.normal(size=(3, 4))[site], np.full(600, 7.1)]
+    latents = Forget(random_state=0, device="cpu", verbose=False).fit(x, site).transform(x, site)
+    assert not latents[:, 4].any()
+    assert leakage(latents, site, probes="sparse", random_state=0).worst < 0.5
