@@ -491,3 +491,12 @@ def test_large_batches_of_correlated_features_leave_no_trace_in_small_components
         np.abs([np.corrcoef(a, b)[0, 1] for a, b in zip(latents.T, standardised(x, site).T, strict=True)]).min() > 0.9
     )
     assert worst(latents, site) < worst(standardised(x, site), site) + 0.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_samples_without_clusters_get_one_component_and_leak_no_more_than_after_a_z_score(seed):
+    rng = np.random.default_rng(seed)
+    batch = rng.integers(0, 2, 600)
+    fitted = Forget(random_state=0, verbose=False).fit(rng.normal(size=(600, 3)) + batch[:, None], batch)
+    assert fitted.batch_maps_.mixture.n_components == 1
+    assert fitted.held_out_.score < 0.56  # three standard errors above chance

@@ -255,7 +255,7 @@ class BatchMaps:
     def __str__(self) -> str:
         if self.removes_nothing:
             return "batches do not differ by more than chance, so nothing is removed"
-        if self.mixture is None or not self.mixture.offsets.any():
+        if self.mixture is None or self.mixture.n_components == 1 or not self.mixture.offsets.any():
             return "features are shifted and scaled by batch"
         return f"features are shifted and scaled by batch, and so are {self.mixture.n_components} clusters of samples"
 
@@ -328,7 +328,8 @@ def fit_batch_maps(
         leading = slice(n_seen)
         selected = selected_start(p[:, leading], batch, apart[:, leading], matters=matters, random_state=random_state)
         removes = selected is not None
-        start = start if selected is None or not selected.any() else -apart
+        if selected is not None:
+            start, n_clusters = -apart if selected[0].any() else start, selected[1]
     if not matters and (labels is not None or not removes):
         return maps
     if labels is not None:

@@ -79,7 +79,7 @@ class BatchMapSummary(ForgetSummary):
         loss = self.chance_loss - (0.0 if leak is None else math.log(2) * leak.bits)
         accuracy = np.array([math.nan if leak is None else leak.worst])
         learned = Learned(
-            copy.deepcopy(self.unknown).eval(),
+            copy.deepcopy(self.unknown).to(training.prepared.device).eval(),
             History(np.array([loss]), accuracy, self.chance_loss, np.array([0.0]), leak),
             self.structure,
             batch_maps=self.maps,
@@ -169,7 +169,7 @@ def _cross_fitted(
         return maps, leak, structure_kept(x, latents, batch, random_state=seed % 2**32)
 
     found = _, leak, kept = tested(maps)
-    if labels is None and maps.mixture is not None and leak is not None:
+    if labels is None and maps.mixture is not None and maps.mixture.n_components > 1 and leak is not None:
         plain = _, plain_leak, plain_kept = tested(maps.without_clusters(x, batch))
         error = math.sqrt(2 / leak.n_samples) / (1 - leak.chance)  # two standard errors of a score of half of them
         leaks_less = plain_leak is not None and plain_leak.excess < leak.excess - error

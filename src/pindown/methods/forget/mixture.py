@@ -212,13 +212,16 @@ def joined(found: Mixture, x: Matrix) -> Mixture:
     return replace(found, weights=weights, shifts=shifts, offsets=np.concatenate([found.offsets, best.offsets]))
 
 
-def selected_start(x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, random_state: int = 0) -> Matrix | None:
-    """Return the initial shifts; None if batches shift no clusters.
+def selected_start(
+    x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, random_state: int = 0
+) -> tuple[Matrix, int] | None:
+    """Return the initial shifts and the number of components; None if batches shift no clusters.
 
     The held-out likelihood of a fifth of the samples compares mixtures in which batches differ in composition only, and
     mixtures with shifts from two initialisations. ``apart`` are the shifts (batches, d) of the batches before they were
     centred. If features are known to differ between batches (``matters``), shifts of clusters are removed unless the
-    likelihood falls by two standard errors; otherwise only if it rises by as much.
+    likelihood falls by two standard errors; otherwise only if it rises by as much. There is one component if more do not
+    raise the likelihood.
     """
     rng = np.random.default_rng(random_state)
     rows = rng.permutation(len(x))[:SELECTION_SAMPLES]
@@ -232,8 +235,10 @@ def selected_start(x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, ra
     start, few = 0 * apart, -(-most // 4)  # with many components most shifts are equally likely
     if apart.any() and few > 1 and _clearly(score(-apart, few) - score(start, few), ERRORS):
         start = -apart
-    gain = score(start, most) - score(0 * apart, most, removes=False)
-    return start if _clearly(gain, -ERRORS if matters else ERRORS) else None
+    many = score(start, most)
+    if not _clearly(many - score(0 * apart, most, removes=False), -ERRORS if matters else ERRORS):
+        return None
+    return start, most if _clearly(many - score(start, 1), 0) else 1
 
 
 def _clearly(difference: Vector, errors: float) -> bool:
