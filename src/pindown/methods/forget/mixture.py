@@ -220,8 +220,8 @@ def selected_start(
     The held-out likelihood of a fifth of the samples compares mixtures in which batches differ in composition only, and
     mixtures with shifts from two initialisations. ``apart`` are the shifts (batches, d) of the batches before they were
     centred. If features are known to differ between batches (``matters``), shifts of clusters are removed unless the
-    likelihood falls by two standard errors; otherwise only if it rises by as much. There is one component if more do not
-    raise the likelihood.
+    likelihood falls by two standard errors; otherwise only if it rises by as much. There is one component if more
+    do not raise the likelihood.
     """
     rng = np.random.default_rng(random_state)
     rows = rng.permutation(len(x))[:SELECTION_SAMPLES]
