@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,12 +39,8 @@ MOST_OF_A_GPU = 0.25
 """Fraction of a GPU's free memory that samples may take; if they need more, they stay in main memory."""
 
 
-class Batches(Protocol):
-    """Return the batch of a step: tensors on the device of the generator, which all random numbers come from."""
-
-    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
-        """Return the batch of this step."""
-        ...
+Batches = Callable[[int, torch.Generator], tuple[Tensor, ...]]
+"""Return the batch of a step: tensors on the device of the generator, which all random numbers come from."""
 
 
 class CapturableBatches(ABC):
@@ -81,29 +77,10 @@ def take(x: Tensor | IndexedSource, which: Tensor) -> Tensor:
     return torch.as_tensor(x[which.numpy()]) if isinstance(x, IndexedSource) else x[which]
 
 
-class SampleSet(Protocol):
-    """Samples that can be taken in any order, with all that an objective takes."""
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the samples."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Return the samples with these numbers, and their fields."""
-        ...
-
-
 class IndexedSamples:
     """Samples with their fields, and perhaps noise that is new whenever they are taken.
 
     With ``among``, numbers of samples, only these are included, without copying them.
-
-    >>> samples = IndexedSamples(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 9]))
-    >>> [part.tolist() for part in samples.take(torch.tensor([2, 0]), torch.Generator())]
-    [[[3.0], [1.0]], [9, 7]]
     """
 
     def __init__(
@@ -176,13 +153,7 @@ class ShuffledBatches(EpochBatches, CapturableBatches):
 
 
 class BatchesWithinLevels(EpochBatches):
-    """Batches that are each from one level of a label.
-
-    >>> samples = IndexedSamples(torch.arange(6.0)[:, None], torch.tensor([0, 1, 0, 1, 0, 1]))
-    >>> batches = BatchesWithinLevels(samples, 3, np.array([0, 1, 0, 1, 0, 1]))
-    >>> sorted(batches(0, torch.Generator())[1].tolist()) in ([0, 0, 0], [1, 1, 1])
-    True
-    """
+    """Batches that are each from one level of a label."""
 
     def __init__(self, samples: SampleSet, batch_size: int, labels: NDArray[np.generic]) -> None:
         levels = [torch.as_tensor(np.flatnonzero(labels == level)) for level in np.unique(labels)]
@@ -261,7 +232,7 @@ class GeneratedBatches(CapturableBatches):
 
 
 class StreamBatches:
-    """Batches of a stream in its own order, from its beginning again when it ends; a smaller last batch is left out.
+    """Batches of a stream in its own order, again and again; a smaller last batch is left out.
 
     A fit that is resumed goes through the stream up to where it stopped.
     """
@@ -294,10 +265,7 @@ class StreamBatches:
 
 
 def augmented(batches: Batches, augment: Augment) -> Batches:
-    """Return batches whose samples are augmented, differently at every step.
-
-    They cannot be captured in a CUDA graph, since `augment` may wait for the device.
-    """
+    """Return batches that are augmented at every step; a CUDA graph cannot capture them, since `augment` may wait."""
 
     def views(step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
         x, *fields = batches(step, generator)
@@ -347,6 +315,10 @@ class Pairing:
         return take(self.x, self.anchors[which]), take(self.positives, self.places[place])
 
 
+SampleSet = IndexedSamples | Pairing
+"""Samples that can be taken in any order, with all that an objective takes."""
+
+
 def pair_up(
     X: NDArray[np.generic] | IndexedSource,
     y: ArrayLike | None,
@@ -385,8 +357,8 @@ def _positives(y: NDArray[np.generic], x: Tensor | IndexedSource, device: torch.
     """Return an array of positives where its anchors are: in memory after a check, or in a source."""
     if isinstance(x, IndexedSource):
         return ArraySource(y)
-    numbers: dict[str, Any] = {"dtype": [np.float64, np.float32], "order": "C", "force_writeable": True}
-    whole = check_array(y, **numbers, allow_nd=True, ensure_all_finite=False, input_name="y (the positives)")
+    kinds = [np.float64, np.float32]
+    whole = check_array(y, dtype=kinds, order="C", force_writeable=True, allow_nd=True, ensure_all_finite=False)
     require_finite_samples(whole, "y (the positives)")
     return on_device(whole, device)
 

@@ -234,13 +234,7 @@ def is_mapped(values: object) -> bool:
 
 
 def as_tensor(values: Any) -> Tensor:
-    """Return numbers as a tensor, which shares their memory if torch can: not of a read-only array, for one.
-
-    Examples
-    --------
-    >>> as_tensor(np.array([1, 2], dtype=">f4"))
-    tensor([1., 2.])
-    """
+    """Return numbers as a tensor, which shares their memory if torch can: not of a read-only array, for one."""
     if isinstance(values, Tensor):
         return values
     array = np.asarray(values)
@@ -308,7 +302,6 @@ def moments(
 
     Examples
     --------
-    >>> from pindown.data import ArraySource
     >>> found = moments(ArraySource(np.array([[0.0, 1e9], [2.0, 1e9 + 2]])))
     >>> found.mean.tolist(), found.covariance.tolist()
     ([1.0, 1000000001.0], [[1.0, 1.0], [1.0, 1.0]])
@@ -323,7 +316,7 @@ def moments(
         seen, largest = seen + len(x), max(largest, _largest(x))
         flat = x.reshape(len(x), -1) if channel is None else x.movedim(channel % axes + 1, -1).flatten(0, -2)
         spread = torch.cov(flat.T, correction=0).reshape(flat.shape[1], -1) if covariance else flat.var(0, correction=0)
-        total = _merged(total, n, (flat.mean(0), spread), len(flat))
+        total = (flat.mean(0), spread) if total is None else _merged(total, n, (flat.mean(0), spread), len(flat))
         n += len(flat)
     if total is None:
         raise InputError("X", "The source has no samples. Check that it is right.")
@@ -332,12 +325,8 @@ def moments(
     return Moments(seen, mean, spread.diagonal() if covariance else spread, spread if covariance else None)
 
 
-def _merged(
-    old: tuple[Tensor, Tensor] | None, n_old: int, new: tuple[Tensor, Tensor], n_new: int
-) -> tuple[Tensor, Tensor]:
+def _merged(old: tuple[Tensor, Tensor], n_old: int, new: tuple[Tensor, Tensor], n_new: int) -> tuple[Tensor, Tensor]:
     """Return the moments of two sets of samples together."""
-    if old is None:
-        return new
     fraction, step = n_new / (n_old + n_new), new[0] - old[0]
     between = torch.outer(step, step) if new[1].ndim == 2 else step.square()
     # In place: with many features the covariance is the largest thing in memory.
@@ -357,7 +346,6 @@ def first_samples(source: Source, n_samples: int) -> Batch:
 
     Examples
     --------
-    >>> from pindown.data import ArraySource
     >>> source = ArraySource(np.arange(1_000))
     >>> first_samples(source, 3)["x"].tolist(), len(first_samples(source, 10**6)["x"])
     ([511, 636, 848], 1000)
@@ -386,12 +374,7 @@ def some_blocks(source: Source, n_samples: int | None) -> Iterator[tuple[Sequenc
 
 
 def rebatched(batches: Iterator[Batch], n_samples: int) -> Iterator[Batch]:
-    """Yield the same samples in batches of this size; the last may be smaller.
-
-    >>> parts = iter([{"x": np.arange(3)}, {"x": np.arange(3, 7)}])
-    >>> [batch["x"].tolist() for batch in rebatched(parts, 2)]
-    [[0, 1], [2, 3], [4, 5], [6]]
-    """
+    """Yield the same samples in batches of this size; the last may be smaller."""
     held: list[Batch] = []
     ready = 0
     for batch in batches:
@@ -449,8 +432,6 @@ RolesOfFields = Sequence[str | None] | Mapping[str, str]
 """Roles of the parts of an item: in order, None to leave a part out; or the role of each key of a dict."""
 
 PARTS = ("x", "y", *ROLES)  # keys of an item that is a dict; others are left out
-
-SampleShape = tuple[int, ...]
 
 
 class DatasetSource(IndexedSource):
@@ -610,7 +591,7 @@ def _by_role(item: object, roles: RolesOfFields | None, what: str) -> Batch:
     return found
 
 
-def _stacked(items: list[Batch], numbers: Sequence[int], shape: SampleShape) -> Batch:
+def _stacked(items: list[Batch], numbers: Sequence[int], shape: tuple[int, ...]) -> Batch:
     """Return items as a batch, after checking that they have the same parts and shapes."""
     expected = {name: _shape(part) for name, part in items[0].items()} | {"x": shape}
     for number, item in zip(numbers, items, strict=True):
@@ -625,7 +606,7 @@ def _stacked(items: list[Batch], numbers: Sequence[int], shape: SampleShape) -> 
     )
 
 
-def _require_shape(what: str, part: object, expected: SampleShape) -> None:
+def _require_shape(what: str, part: object, expected: tuple[int, ...]) -> None:
     if (found := _shape(part)) != expected:
         remedy = "Samples have one shape: crop, pad or resize them in the dataset"
         raise InputError("X", f"{what} has shape {found}, the first one {expected}. {remedy}.")
@@ -642,7 +623,7 @@ def _checked(parts: Batch, numbers: Sequence[int]) -> Batch:
     return batch
 
 
-def _shape(x: object) -> SampleShape:
+def _shape(x: object) -> tuple[int, ...]:
     return tuple(x.shape if hasattr(x, "shape") else np.asarray(x).shape)
 
 

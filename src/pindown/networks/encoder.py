@@ -209,8 +209,6 @@ def encode(encoder: Encoder, x: Tensor) -> Tensor:
 
 
 def _padded(encoder: Encoder, x: Tensor) -> Tensor:
-    """Encode a block that is padded to a fixed size by copies of its first sample."""
-    missing = PADDED_SAMPLES - len(x)
-    first = x[:1] if len(x) else x.new_zeros(1, *x.shape[1:])
-    filled = torch.cat([x, first.expand(missing, *x.shape[1:])]) if missing else x
+    """Encode a block that is padded to a fixed size by zeros."""
+    filled = torch.cat([x, x.new_zeros(PADDED_SAMPLES - len(x), *x.shape[1:])])
     return encoder(filled.to(encoder.device))[: len(x)]

@@ -144,12 +144,7 @@ def find_folding(encode: Callable[[Tensor], Tensor], x: Tensor, space: Space = R
 
 
 def find_flat_directions(z: Tensor, space: Space = Reals()) -> Folding:  # noqa: B008
-    """Return the number of flat directions of latents (n, d), for data that are too wide to measure orientation.
-
-    Images of thousands of pixels have no neighbours close enough to estimate tangent spaces, and each direction would
-    take a pass through the network.
-
-    """
+    """Return the number of flat directions of latents (n, d), for data that are too wide to measure orientation."""
     return Folding(math.nan, math.nan, _flat(z.double(), z.shape[1] - isinstance(space, Sphere)) or 0, len(z))
 
 

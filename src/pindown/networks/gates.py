@@ -278,37 +278,17 @@ def chosen(x: Tensor, weight: Tensor, bias: Tensor, n_chosen: int) -> tuple[Tens
     r"""Return the largest entries of each row of :math:`x W^\top + b`, and their indices; (n, c) each.
 
     Differentiable with respect to x, W and b, in bounded memory.
-
-    Examples
-    --------
-    >>> values, indices = chosen(torch.tensor([[1.0, 2.0]]), torch.eye(2), torch.zeros(2), 1)
-    >>> values.tolist(), indices.tolist()
-    ([[2.0]], [[1]])
     """
     return _Chosen.apply(x, weight, bias, n_chosen)
 
 
 def combined(values: Tensor, indices: Tensor, atoms: Tensor) -> Tensor:
-    r"""Return :math:`\sum_j v_{ij}\, d_{\pi(i, j)}` for each sample i; (n, c), (n, c) and (k, m) → (n, m).
-
-    Examples
-    --------
-    >>> combined(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 2]]), torch.eye(3))
-    tensor([[2., 0., 1.]])
-    """
+    r"""Return :math:`\sum_j v_{ij}\, d_{\pi(i, j)}` for each sample i; (n, c), (n, c) and (k, m) → (n, m)."""
     return _Combined.apply(values, indices, atoms)
 
 
 def scattered(values: Tensor, indices: Tensor, rows: Tensor, n_features: int) -> Tensor:
-    r"""Return :math:`\sum_{ij : \pi(i, j) = k} v_{ij}\, r_i` for each feature k; (n, c), (n, c) and (n, m) → (k, m).
-
-    Examples
-    --------
-    >>> scattered(torch.tensor([[2.0], [1.0]]), torch.tensor([[1], [1]]), torch.eye(2), 3)
-    tensor([[0., 0.],
-            [2., 1.],
-            [0., 0.]])
-    """
+    r"""Return :math:`\sum_{ij : \pi(i, j) = k} v_{ij}\, r_i` for each feature k; (n, c), (n, c) and (n, m) → (k, m)."""
     flat = indices.reshape(-1)
     order = flat.argsort(stable=True)
     first = torch.searchsorted(flat[order], torch.arange(n_features, device=flat.device))

@@ -208,7 +208,6 @@ def whiten(source: Source, *, n_components: int | None = None) -> Whiten:
 
     Examples
     --------
-    >>> from pindown.data import ArraySource
     >>> x = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])
     >>> torch.cov(whiten(ArraySource(x))(x).T, correction=0).round(decimals=3).abs()
     tensor([[1., 0.],
@@ -247,7 +246,6 @@ def whiten_signal(source: Source, *, n_components: int | None = None, prior_samp
     --------
     Two latents behind forty noisy features, whose units differ by up to a million:
 
-    >>> from pindown.data import ArraySource
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 40)) + rng.normal(size=(200, 40))
     >>> [whiten_signal(ArraySource(x * units)).shape_out for units in (1, np.logspace(-3, 3, 40))]
@@ -277,7 +275,6 @@ def standardise(source: Source) -> Rescale:
 
     Examples
     --------
-    >>> from pindown.data import ArraySource
     >>> images = torch.tensor([[0.0, 2.0], [4.0, 5.0]]).reshape(2, 2, 1, 1).expand(2, 2, 8, 8)
     >>> standardise(ArraySource(images))(images)[:, :, 0, 0]
     tensor([[-1., -1.],
@@ -295,7 +292,6 @@ def centre(source: Source) -> Rescale:
 
     Examples
     --------
-    >>> from pindown.data import ArraySource
     >>> centre(ArraySource([[1.0], [3.0]]))(torch.tensor([[3.0]]))
     tensor([[1.]])
     """
@@ -310,7 +306,6 @@ def common_scale(source: Source) -> Rescale:
 
     Examples
     --------
-    >>> from pindown.data import ArraySource
     >>> x = torch.tensor([[0.0, 7.0], [2.0, 7.0], [0.0, 7.0], [2.0, 7.0]])
     >>> common_scale(ArraySource(x))(x)[:2].round(decimals=3)
     tensor([[-1.4140,  0.0000],
@@ -328,7 +323,6 @@ def nothing(source: Source) -> Rescale:
 
     Examples
     --------
-    >>> from pindown.data import ArraySource
     >>> nothing(ArraySource([[1.0], [3.0]]))(torch.tensor([[3.0]], dtype=torch.float64))
     tensor([[3.]])
     """
@@ -343,7 +337,6 @@ def default_preprocessing(source: Source, *, prior_samples: float = 0.0) -> Prep
 
     Examples
     --------
-    >>> from pindown.data import ArraySource
     >>> shapes = (24,), (6, 4), (2, 3, 4)
     >>> [type(default_preprocessing(ArraySource(torch.eye(24).reshape(24, *shape)))).__name__ for shape in shapes]
     ['Whiten', 'Rescale', 'Rescale']
@@ -359,7 +352,6 @@ def tempered(source: Source) -> Preprocessing:
 
     Examples
     --------
-    >>> from pindown.data import ArraySource
     >>> x = np.random.default_rng(0).normal(size=(400, 4)) * [1, 1, 1, 1e-3] + [[0], [1]] * 200
     >>> sources = ArraySource(x[:60]), ArraySource(np.tile(x, (4, 1)))
     >>> [bool(np.allclose(default_preprocessing(a).linear_map, tempered(a).linear_map)) for a in sources]
