@@ -346,21 +346,16 @@ def pair_up(
     shape = X.shape if isinstance(X, IndexedSource) else X.shape[1:]
     indices = np.arange(n) if among is None else among
     if y.ndim > 1 and y.shape[1:] == shape:
-        return _one_each(x, _positives(y, x, torch.device(device)), indices, indices)
+        if isinstance(X, IndexedSource):
+            return _one_each(x, ArraySource(y), indices, indices)
+        kinds = [np.float64, np.float32]
+        whole = check_array(y, dtype=kinds, order="C", force_writeable=True, allow_nd=True, ensure_all_finite=False)
+        require_finite_samples(whole, "y (the positives)")
+        return _one_each(x, on_device(whole, torch.device(device)), indices, indices)
     if y.ndim == 1 or y.shape[1:] == (1,):
         return _by_group(x, y.reshape(-1), indices)
-    kinds = f"positives with the shape of X, {(n, *shape)}, a 1-d array of groups, or None (the next sample)"
-    raise InputError("y", f"y must be an array of {kinds}, got shape {y.shape}.")
-
-
-def _positives(y: NDArray[np.generic], x: Tensor | IndexedSource, device: torch.device) -> Tensor | IndexedSource:
-    """Return an array of positives where its anchors are: in memory after a check, or in a source."""
-    if isinstance(x, IndexedSource):
-        return ArraySource(y)
-    kinds = [np.float64, np.float32]
-    whole = check_array(y, dtype=kinds, order="C", force_writeable=True, allow_nd=True, ensure_all_finite=False)
-    require_finite_samples(whole, "y (the positives)")
-    return on_device(whole, device)
+    wanted = f"positives with the shape of X, {(n, *shape)}, a 1-d array of groups, or None (the next sample)"
+    raise InputError("y", f"y must be an array of {wanted}, got shape {y.shape}.")
 
 
 def _one_each(

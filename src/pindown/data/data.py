@@ -206,12 +206,7 @@ def from_torch(values: Any) -> Any:
 
 
 def require_numbers(name: str, values: object) -> None:
-    """Raise if values would be misread as numbers: a masked array, or dates.
-
-    >>> require_numbers("X", np.array([["2026-01-31"]], dtype="datetime64[D]"))
-    Traceback (most recent call last):
-    pindown.errors.InputError: X has dates or durations. Turn them into numbers, such as days: (X - X.min()) / ...
-    """
+    """Raise if values would be misread as numbers: a masked array, or dates."""
     _refuse_masked(name, values)
     whole = [getattr(values, "dtype", None)]
     dtypes = getattr(values, "dtypes", whole) if hasattr(values, "columns") else whole  # of a data frame, by column

@@ -25,15 +25,11 @@ SUFFIXES = (*IMAGES, ".npy")  # suffixes of all files that count as images
 SIXTEEN_BIT = ("I;16", "I;16B", "I;16L", "I")  # Pillow's modes for 16-bit grey
 GREY = ("1", "L", "LA", "F", *SIXTEEN_BIT)  # Pillow's modes with one channel, with or without transparency
 
-ORIENTATION, BITS = 0x0112, 0x0102
-"""Tags: the orientation of the camera (5 and above: on its side), and the bits per pixel of a tiff."""
-
+ORIENTATION = 0x0112  # tag of the orientation of the camera; 5 and above: on its side
+BITS = 0x0102  # tag of the bits per pixel of a tiff
 LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # weights of red, green and blue in grey (ITU-R BT.601)
 ROUNDING = 1e-3  # tolerance for floats outside [0, 1]; the precision of 16-bit floats
-
-CACHE_BYTES = 1 << 31
-"""Decoded images kept in memory. Images beyond it are decoded by threads whenever they are needed."""
-
+CACHE_BYTES = 1 << 31  # of decoded images that are kept in memory; threads decode others whenever they are needed
 UNREADABLE = (OSError, SyntaxError, EOFError, ValueError)  # what Pillow raises for files that are broken
 
 
@@ -272,11 +268,7 @@ def unreadable(name: str, error: Exception) -> UnreadableError:
 
 
 def as_channels(images: NDArray[Any]) -> NDArray[np.float32]:
-    """Return images (n, h, w) or (n, h, w, c) of 8 or 16 bits, or floats, as float32 (n, c, h, w) in [0, 1].
-
-    >>> as_channels(np.full((2, 4, 4, 3), 255, dtype=np.uint8)).shape
-    (2, 3, 4, 4)
-    """
+    """Return images (n, h, w) or (n, h, w, c) of 8 or 16 bits, or floats, as float32 (n, c, h, w) in [0, 1]."""
     check_kind(images.dtype)
     images = images[..., None] if images.ndim == 3 else images
     floats = np.ascontiguousarray(np.moveaxis(images, -1, 1), dtype=np.float32)

@@ -69,11 +69,7 @@ def _require_complete(name: str, labels: NDArray[np.generic]) -> None:
 
 
 def as_numbers(values: ArrayLike) -> IntArray:
-    """Return the number of each sample's level, whatever it is: objects are compared as text; (n,).
-
-    >>> as_numbers(np.array(["b", 1, None, 1], dtype=object)).tolist()
-    [2, 0, 1, 0]
-    """
+    """Return the number of each sample's level, whatever it is: objects are compared as text; (n,)."""
     column = np.asarray(values)
     return np.unique(column.astype(str) if column.dtype.kind == "O" else column, return_inverse=True)[1].reshape(-1)
 
@@ -103,11 +99,7 @@ def missing(values: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 
 def is_quantity(values: NDArray[np.generic]) -> bool:
-    """Return whether values are numbers with fractions: whole numbers, also as floats, are labels.
-
-    >>> is_quantity(np.array([1.0, 2.0])), is_quantity(np.array([1.0, 2.5])), is_quantity(np.array(["1.5"]))
-    (False, True, False)
-    """
+    """Return whether values are numbers with fractions: whole numbers, also as floats, are labels."""
     return values.dtype.kind == "f" and bool(np.any(values != np.rint(values)))
 
 

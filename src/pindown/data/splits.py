@@ -78,11 +78,7 @@ def hold_out(
 
 
 def keep_strata(fold: IntArray, strata: IntArray, groups: IntArray | None = None) -> IntArray:
-    """Return the folds, −1 for samples (with their groups) whose stratum would be in one fold as a whole.
-
-    >>> keep_strata(np.array([0, 1, 0, 1, 1]), np.array([0, 0, 1, 2, 2])).tolist()
-    [0, 1, -1, -1, -1]
-    """
+    """Return the folds, −1 for samples (with their groups) whose stratum would be in one fold as a whole."""
     first = np.full(int(strata.max()) + 1, -1)
     first[strata] = fold
     is_whole = np.ones(len(first), dtype=bool)

@@ -26,20 +26,13 @@ from pindown.networks.spaces import Reals, Space, Sphere
 
 FoldingOutcome = Literal["folded", "flat", "injective", "undecided"]
 
-THRESHOLD, FLAT = 0.1, 1e-3
-"""Fraction of reversed samples above which an encoder is folded; relative variance below which a latent is flat."""
-
+THRESHOLD = 0.1  # fraction of reversed samples above which an encoder is folded
+FLAT = 1e-3  # relative variance below which a latent is flat
 MIN_SAMPLES, MAX_SAMPLES = 200, 2_000  # smallest and largest number of samples that are used
-
-EDGES, NEIGHBOURS_PER_DIMENSION = 12, 10
-"""Neighbours per sample in the graph, with eight it may be disconnected; and per dimension of a tangent space."""
-
-MAX_DIRECTIONS, FLOOR = 64, 0.1
-"""Number of principal directions of the data; their smallest relative variance that is scaled to unit variance."""
-
-RIDGE = 0.1
-"""Weight of the radial direction in the normal of a closed surface, relative to the variance of the neighbours."""
-
+EDGES = 12  # neighbours per sample in the graph; with eight it may be disconnected
+NEIGHBOURS_PER_DIMENSION = 10  # of a tangent space
+MAX_DIRECTIONS, FLOOR = 64, 0.1  # principal directions of the data; their least relative variance that is scaled to 1
+RIDGE = 0.1  # weight of the radial direction in a closed surface's normal, relative to the variance of the neighbours
 STEP = 1e-4  # step of the finite differences, in standard deviations of the data
 
 

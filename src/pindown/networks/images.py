@@ -19,17 +19,10 @@ from pindown.networks.encoder import Make, Shape
 from pindown.networks.vectors import SkipMLP, mlp, skip_mlp, smooth, zero_mlp
 
 FREQUENCIES = 8  # cosines per axis that the linear path takes as input; more if there are more latents
-
-SMALLEST, WIDTHS = 4, (32, 64, 128)
-"""Convolutions halve an image down to at most this many pixels a side; their channels, the last of which repeat."""
-
-ON_CPU = 2
-"""On a CPU the default encoder of images has this many times fewer channels, and training a shorter first round."""
-
+SMALLEST, WIDTHS = 4, (32, 64, 128)  # convolutions halve an image to this many pixels a side; the last width repeats
+ON_CPU = 2  # factor by which the default encoder of images is narrower, and a first round shorter, on a CPU
 FIRST_ROUND = 2_000  # steps of the first round of a training that chooses its own length
-
-GROUPS, LARGE, POOLED = 8, 64, 2
-"""Of `resnet18`: groups of channels; pixels a side from which the stem halves an image; pixels a side at the end."""
+GROUPS, LARGE, POOLED = 8, 64, 2  # of `resnet18`: groups of channels; pixels a side that the stem halves; at the end
 
 
 def convolutional(

@@ -30,35 +30,19 @@ from pindown.metrics.arrays import Mask, Matrix, largest_positive
 
 Vector = NDArray[np.float64]
 
-MAX_FEATURES, MAX_DIRECTIONS = 4_096, 1_000
-"""Samples or features, whichever are fewer, up to which all directions are computed; leading directions beyond."""
-
-DUAL_NUMBERS = 1 << 26
-"""Maximum size of samples (n, d) with n < d that are read at once to compute directions from the n × n Gram matrix."""
-
-OVERSAMPLING, PASSES = 10, 3
-"""Additional directions and passes of the subspace iteration, which make the last directions accurate."""
-
-MIN_VARIANCE = 1e-10
-"""Directions with at most this variance, relative to the largest, hold only the rounding of float32."""
-
+MAX_FEATURES = 4_096  # samples or features, whichever are fewer, up to which all directions are computed
+MAX_DIRECTIONS = 1_000  # leading directions that are computed beyond
+DUAL_NUMBERS = 1 << 26  # numbers of samples (n, d), n < d, up to which directions come from the n × n Gram matrix
+OVERSAMPLING, PASSES = 10, 3  # of the subspace iteration: additional directions and passes, for accurate last ones
+MIN_VARIANCE = 1e-10  # variance, relative to the largest, up to which a direction holds only the rounding of float32
 CONSTANT = 1e-12  # standard deviation, relative to the mean, up to which a feature is constant but for rounding
-
-SAMPLES_PER_DIRECTION, SAMPLES_PER_FEATURE = 5, 100
-"""Samples that a direction needs at least; samples per feature from which training separates signal from noise."""
-
+SAMPLES_PER_DIRECTION = 5  # samples that a direction needs at least
+SAMPLES_PER_FEATURE = 100  # from which training separates signal from noise
 MIN_BULK = 20  # minimum number of directions in a bulk of noise, which also has at least half of all directions
-
-DECAY = 0.3
-"""Mean logarithm of a bulk's variances below that of noise from which they fall too far: .01 to .2 with noise."""
-
+DECAY = 0.3  # mean logarithm of a bulk's variances below that of noise from which it falls too far (noise: .01 to .2)
 DEVIATIONS = 4.0  # standard deviations of the edge by which a direction must exceed a bulk of noise
-
-FAINT = 1e-2
-"""Directions with a smaller standard deviation, relative to the largest, count as noise and are not scaled up."""
-
-PRIOR_SAMPLES = 10.0
-"""Strength of the shrinkage for supervised methods, chosen on splits of breast cancer that are not reported."""
+FAINT = 1e-2  # standard deviation, relative to the largest, below which a direction counts as noise
+PRIOR_SAMPLES = 10.0  # shrinkage for supervised methods, chosen on splits of breast cancer that are not reported
 
 
 class Preprocessing(nn.Module):

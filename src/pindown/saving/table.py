@@ -147,12 +147,7 @@ def settings_of(kind: type[nn.Module]) -> set[str]:
 
 
 def tag_of(thing: object) -> str | None:
-    """Return what a file calls a function or class: its tag, or the address of one from elsewhere; None if it has none.
-
-    >>> from pindown.networks import linear
-    >>> tag_of(linear), tag_of(nn.Linear), tag_of(lambda n_in, n_out: None)
-    ('linear', 'nn.Linear', None)
-    """
+    """Return what a file calls a function or class: its tag, or its address if it is from elsewhere, or None."""
     if not isinstance(thing, type | FunctionType):
         return None
     if thing in LAYERS.values():

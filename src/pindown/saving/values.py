@@ -70,14 +70,7 @@ class Unsaved:
 
 
 class Writer:
-    """Turns values into JSON, and collects the tensors, names and modules that they refer to.
-
-    >>> writer = Writer()
-    >>> writer.value({"a": (1, math.inf)}, "where")
-    {'dict': [['a', {'tuple': [1, {'float': 'inf'}]}]]}
-    >>> writer.value(np.zeros((2, 3)), "curve"), writer.tensors["curve"].shape
-    ({'array': {'at': 'curve', 'dtype': '<f8', 'shape': [2, 3]}}, torch.Size([2, 3]))
-    """
+    """Turns values into JSON, and collects the tensors, names and modules that they refer to."""
 
     def __init__(self) -> None:
         self.names: list[Json] = []  # texts
@@ -182,7 +175,8 @@ class Writer:
     def _estimator(self, estimator: BaseEstimator, path: str) -> dict[str, Json]:
         kind, parameters, given = type(estimator), estimator.get_params(deep=False), dict[str, Json]()
         for name, value in parameters.items():
-            if value is signature(kind).parameters[name].default and _is_foreign(value):
+            is_default = value is signature(kind).parameters[name].default
+            if is_default and isinstance(value, FunctionType) and ":" in (tag_of(value) or ""):
                 continue  # a function of another package, which need not be handed over for this
             where = _join(path, name)
             try:  # latents do not depend on parameters once they are learned, so that these may be left out
@@ -256,10 +250,6 @@ def arguments_of(layer: nn.Module) -> dict[str, object]:
 def is_known(module: nn.Module) -> bool:
     """Return whether a module is a layer of the table, or of a class of pindown."""
     return is_layer(module) or type(module).__module__.partition(".")[0] == "pindown"
-
-
-def _is_foreign(thing: object) -> bool:
-    return isinstance(thing, FunctionType) and ":" in (tag_of(thing) or "")
 
 
 def _called(thing: object) -> str:
@@ -356,10 +346,9 @@ class Reader:
                 return generator
             case "scalar":
                 return self.value(content)[()]
-            case "set":
-                return _whole({*self.value(content)}, _is(list, content))
-            case "frozenset":
-                return _whole(frozenset(self.value(content)), _is(list, content))
+            case "set" | "frozenset":
+                items = self.value(_is(list, content))
+                return _whole(set(items) if kind == "set" else frozenset(items), items)
             case "tuple":
                 return tuple(self.value(_is(list, content)))
             case "texts":
