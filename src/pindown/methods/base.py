@@ -23,7 +23,6 @@ from torch import Tensor, nn
 
 from pindown import _random, theory
 from pindown._names import counted
-from pindown._random import RandomState
 from pindown.auditing.plans import count_directions
 from pindown.auditing.spec import MethodSpec, n_independent
 from pindown.data import GeneratorSource, as_source
@@ -59,10 +58,10 @@ from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space
 from pindown.saving import Saves
 from pindown.simulate import Process
-from pindown.training import NestedParameters, Trainer, TrainingDefaults, best_device, constant
+from pindown.training import TrainingDefaults, TrainingParameters, best_device, constant
 
 
-class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, InputReader, ABC):
+class BaseEncoder(Saves, TrainingParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, InputReader, ABC):
     """An encoder trained with a side variable; abstract.
 
     A method assigns its parameters in ``__init__`` and defines
@@ -81,13 +80,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     n_components: int | None  # None: `_summarize` counts latents
     encoder: Make | None
     preprocess: Preprocess
-    batch_size: int | None
-    max_iter: int | None
     learning_rate: float | None
-    trainer: Trainer
-    device: str | None
-    verbose: bool
-    random_state: RandomState
     augment: Augment | None = None
 
     _noise: Callable[[Any, int, torch.Generator], tuple[Tensor, ...]] | None = None  # random numbers of a batch

@@ -135,8 +135,10 @@ def is_layer(module: nn.Module) -> bool:
 
 
 def is_value(kind: object) -> bool:
-    """Return whether a class is one of values: a dataclass or a named tuple."""
-    return isinstance(kind, type) and (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")))
+    """Return whether a class is one of values: a dataclass that is no estimator, or a named tuple."""
+    if not isinstance(kind, type) or issubclass(kind, BaseEstimator):
+        return False
+    return is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
 def settings_of(kind: type[nn.Module]) -> set[str]:

@@ -24,6 +24,7 @@ from sklearn.utils import check_scalar
 from torch import nn
 
 from pindown import _random
+from pindown._random import RandomState
 from pindown.data.batches import Batches
 from pindown.training.callbacks import Callback, Report, following
 from pindown.training.checkpoints import Checkpoint, State, stable_repr
@@ -294,11 +295,35 @@ class Trainer:
         return float(np.mean(before) - np.mean(lately)) < self.tol
 
 
-class NestedParameters:
-    """An estimator with parameters that are frozen values, whose fields ``set_params`` and `GridSearchCV` reach.
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainingParameters:
+    """The parameters of training that estimators share; ``set_params`` also reaches fields of those that are values.
 
     ``set_params(trainer__weight_decay=0.1)`` replaces the trainer by one with another weight decay.
+
+    Parameters
+    ----------
+    batch_size : int or None
+        Samples per step; None takes the method's default, or all if there are fewer.
+    max_iter : int or None
+        Number of steps. None takes 2,000, and continues in rounds twice as long while the loss still clearly falls, up
+        to 32,000 in all. With a number, `fit` warns if more steps would clearly help.
+    trainer : Trainer
+        Weight decay, optimizer, fraction of the samples to hold out, precision, checkpoint, callbacks …: see `Trainer`.
+    device : str or None
+        None takes a GPU if there is one.
+    verbose : bool
+        Show progress, if there is a terminal.
+    random_state : int, RandomState or None
+        Seed.
     """
+
+    batch_size: int | None = None
+    max_iter: int | None = None
+    trainer: Trainer = Trainer()
+    device: str | None = None
+    verbose: bool = True
+    random_state: RandomState = None
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, and fields of those that are frozen values as ``trainer__…``."""

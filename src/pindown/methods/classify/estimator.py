@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from pindown import theory
 from pindown._names import counted
-from pindown._random import RandomState
 from pindown.data.batches import Augment
 from pindown.data.data import Data, as_array, from_torch
 from pindown.errors import warn
@@ -34,7 +33,6 @@ from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import SAMPLES_PER_FEATURE, Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
 from pindown.simulate import Process
-from pindown.training import Trainer
 
 PREDICT_ENTRIES, COUNTED_NUMBERS = 1 << 22, 1 << 25
 """Number of logits held at once in `predict`; maximum size of the array by which latents are counted."""
@@ -47,6 +45,7 @@ this. Where the true vectors lie in a hyperplane, learned ones of unit norm had 
 these may pass unnoticed. Of twice as many uniform classes as latents, one draw in thirty has less."""
 
 
+@dataclass(eq=False, repr=False)
 class Classify(ClassifierMixin, Incremental):
     r"""Recover latents from labels that are signal, by classification (cross-entropy).
 
@@ -83,18 +82,17 @@ class Classify(ClassifierMixin, Incremental):
     augment : callable or None
         Called as ``augment(x, generator)`` with a batch (n, n_features) and the only source of randomness it may use,
         returns another view of each sample. With it ``y=None`` means that each sample is a class of its own.
-    encoder, max_iter, device, verbose, random_state
+    encoder
         See `Contrast`.
     preprocess : callable
         Preprocessing of the observations: see `Contrast`. The default is the same, except that with few samples faint
         directions are scaled up less: see `preprocessing.tempered`.
-    batch_size : int or None
-        Samples per step; None takes 512, or all if there are fewer.
     learning_rate : float or None
         Learning rate at the top of a cosine schedule. None takes .01, or .003 for vectors with fewer than a hundred
         samples per feature.
-    trainer : Trainer
-        Options of training. The default weight decay is 10,000 / n_samples, at most 2.
+    batch_size, max_iter, trainer, device, verbose, random_state
+        See `pindown.training.TrainingParameters`. By default 512 samples per step, and a weight decay of
+        10,000 / n_samples, at most 2.
 
     Attributes
     ----------
@@ -132,38 +130,15 @@ class Classify(ClassifierMixin, Incremental):
 
     spec = ClassifySpec()
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        space: Space = Sphere(),  # noqa: B008 (a frozen value)
-        vector_space: Space = Sphere(),  # noqa: B008
-        scale: float | None = None,
-        augment: Augment | None = None,
-        encoder: Make | None = None,
-        preprocess: Preprocess = preprocessing.tempered,
-        batch_size: int | None = None,
-        max_iter: int | None = None,
-        learning_rate: float | None = None,
-        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
-        device: str | None = None,
-        verbose: bool = True,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.space = space
-        self.vector_space = vector_space
-        self.scale = scale
-        self.augment = augment
-        self.encoder = encoder
-        self.preprocess = preprocess
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.trainer = trainer
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    n_components: int | None = None
+    _: KW_ONLY
+    space: Space = Sphere()  # noqa: RUF009 (a frozen value)
+    vector_space: Space = Sphere()  # noqa: RUF009
+    scale: float | None = None
+    augment: Augment | None = None
+    encoder: Make | None = None
+    preprocess: Preprocess = preprocessing.tempered
+    learning_rate: float | None = None
 
     @property
     def guarantee(self) -> theory.Theorem:

@@ -6,7 +6,7 @@ import copy
 import math
 import numbers
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from pindown import theory
 from pindown._names import counted
-from pindown._random import RandomState
 from pindown.data.batches import BatchesWithinLevels, Pairing, ShuffledBatches, pair_up
 from pindown.data.data import Data, as_array
 from pindown.data.labels import combined
@@ -49,11 +48,10 @@ from pindown.methods.parameters import check_positive_number
 from pindown.metrics.arrays import Matrix
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make, is_cheap
-from pindown.networks.folding import Folding
 from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
-from pindown.training import Trainer, TrainingDefaults, processes
+from pindown.training import TrainingDefaults, processes
 
 TEMPERATURE_PAIRS = 1_024
 """Number of pairs by which `score` chooses a temperature, if the learned one is not that of InfoNCE."""
@@ -62,6 +60,7 @@ OVERLAPPING, CLEARLY = 0.9, 0.1
 """Fraction of shifted values that agree from which on samples are windows; nats by which linear latents are better."""
 
 
+@dataclass(eq=False, repr=False)
 class Contrast(Incremental):
     r"""Recover latents from pairs of related samples, by distinguishing positives from negatives (InfoNCE).
 
@@ -95,20 +94,11 @@ class Contrast(Incremental):
     batch_size : int or None
         Pairs per step; None takes 512, or all if there are fewer. Under ``torchrun`` each process has a part of the
         data and takes this many pairs of it; each pair is compared with those of all processes.
-    max_iter : int or None
-        Number of steps. None takes 2,000, and continues in rounds twice as long while the loss still clearly falls, up
-        to 32,000 in all. With a number, `fit` warns if more steps would clearly help.
     learning_rate : float
         Learning rate at the top of a cosine schedule.
-    trainer : Trainer
-        Weight decay (None: 2; for images 10,000 / n_samples, at most 2), optimizer, fraction of the samples to hold
-        out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
-    device : str or None
-        None takes a GPU if there is one.
-    verbose : bool
-        Show progress, if there is a terminal.
-    random_state : int, RandomState or None
-        Seed.
+    max_iter, trainer, device, verbose, random_state
+        See `pindown.training.TrainingParameters`. The default weight decay is 2; for images 10,000 / n_samples, at
+        most 2.
 
     Attributes
     ----------
@@ -150,41 +140,16 @@ class Contrast(Incremental):
 
     spec = ContrastSpec()
     training_defaults = TrainingDefaults(min_weight_decay=2.0)
-    temperature_: float
-    folding_: Folding
 
-    def __init__(
-        self,
-        n_components: int | None = 2,
-        *,
-        space: Space = Sphere(),  # noqa: B008 (a frozen value)
-        p: float = 2,
-        temperature: float | None = None,
-        loss: PairLoss = PairLoss(),  # noqa: B008
-        encoder: Make | None = None,
-        preprocess: Preprocess = preprocessing.default_preprocessing,
-        batch_size: int | None = None,
-        max_iter: int | None = None,
-        learning_rate: float = 2e-3,
-        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
-        device: str | None = None,
-        verbose: bool = True,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.space = space
-        self.p = p
-        self.temperature = temperature
-        self.loss = loss
-        self.encoder = encoder
-        self.preprocess = preprocess
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.trainer = trainer
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    n_components: int | None = 2
+    _: KW_ONLY
+    space: Space = Sphere()  # noqa: RUF009 (a frozen value)
+    p: float = 2
+    temperature: float | None = None
+    loss: PairLoss = PairLoss()  # noqa: RUF009
+    encoder: Make | None = None
+    preprocess: Preprocess = preprocessing.default_preprocessing
+    learning_rate: float | None = 2e-3
 
     @property
     def guarantee(self) -> theory.Theorem | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from pindown import _random, networks
-from pindown._random import RandomState
 from pindown.data.batches import IndexedSamples, ShuffledBatches
 from pindown.data.data import Data, from_torch
 from pindown.data.splits import Split, divided
@@ -39,8 +38,9 @@ from pindown.methods.parameters import check_common
 from pindown.metrics.arrays import Labels
 from pindown.networks import built
 from pindown.networks.encoder import Make
+from pindown.networks.images import FIRST_ROUND
 from pindown.saving import Saves
-from pindown.training import FitPart, NestedParameters, Trainer, TrainingLog, Validation, best_device
+from pindown.training import FitPart, TrainingLog, TrainingParameters, Validation, best_device
 from pindown.training.callbacks import ProgressBar
 
 SCORE = "explained fraction of squared displacements"
@@ -128,7 +128,8 @@ class DynamicsModel(nn.Module):
         return loss + error.square().sum(1).mean()
 
 
-class InverseDynamics(Saves, NestedParameters, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class InverseDynamics(Saves, TrainingParameters, BaseEstimator):
     r"""Latent actions of transitions: what must be known besides :math:`x_t` to predict :math:`x_{t+1}`.
 
     An inverse model returns the action as a displacement of an encoder c, and a forward model g predicts the second
@@ -164,10 +165,10 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         λ, the weight of the energy distance between bodies.
     encoder, forward : callable
         Called as ``(n_in, n_out)``, return modules: c, and the change that g adds to :math:`x_t`.
-    batch_size : int or None
-        Transitions per step; None takes 256, or all if there are fewer.
-    max_iter, learning_rate, trainer, device, verbose, random_state
-        As in `pindown.Sparse`; the learning rate is the peak of a cosine schedule.
+    learning_rate : float
+        Learning rate at the top of a cosine schedule.
+    batch_size, max_iter, trainer, device, verbose, random_state
+        See `pindown.training.TrainingParameters`. By default 256 transitions per step.
 
     Attributes
     ----------
@@ -199,34 +200,14 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        bottleneck: float = 0.1,
-        strength: float = 3.0,
-        encoder: Make = networks.smooth,
-        forward: Make = networks.smooth,
-        batch_size: int | None = None,
-        max_iter: int = 2_000,
-        learning_rate: float = 5e-3,
-        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
-        device: str | None = None,
-        verbose: bool = True,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.bottleneck = bottleneck
-        self.strength = strength
-        self.encoder = encoder
-        self.forward = forward
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.trainer = trainer
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    n_components: int | None = None
+    _: KW_ONLY
+    bottleneck: float = 0.1
+    strength: float = 3.0
+    encoder: Make = networks.smooth
+    forward: Make = networks.smooth
+    max_iter: int | None = 2_000
+    learning_rate: float = 5e-3
 
     @_random.torch_defaults()
     def fit(
@@ -270,7 +251,7 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
             self.n_components_ = int(self.n_components)
         self.model_, log = self._train(fields, self.n_components_, self.max_iter, seed, split)
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
-        warn_if_hardly_trained(self, self.max_iter)
+        warn_if_hardly_trained(self, self.max_iter or FIRST_ROUND)
         if log.shortfall:
             warn(f"InverseDynamics: {log.shortfall}", ConvergenceWarning)
         self.held_out_samples_, self.held_out_ = np.zeros(0, dtype=np.int64), None
@@ -307,7 +288,7 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         self,
         fields: tuple[Tensor, Observations, Labels, NDArray[np.float32]],
         n_components: int,
-        max_iter: int,
+        max_iter: int | None,
         seed: int,
         split: Split | None = None,
     ) -> tuple[DynamicsModel, TrainingLog]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the usual name)
 
 from pindown import theory
-from pindown._random import RandomState
 from pindown.data.data import Data, from_torch
 from pindown.errors import InputError, warn
 from pindown.methods.base import BaseEncoder, Incremental
@@ -44,7 +43,7 @@ from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing, Whiten
-from pindown.training import Trainer, TrainingDefaults
+from pindown.training import TrainingDefaults
 
 MOST_NAMED = 5  # constant features of X that a warning names
 MAX_LOSS = 0.05  # of explained variance, compared with principal components, that is not worth a warning
@@ -158,6 +157,7 @@ class GatedEncoder(AtomEncoder):
                 module.normalise_atoms()
 
 
+@dataclass(eq=False, repr=False)
 class Sparse(GatedEncoder, Incremental):
     r"""Sparse autoencoder: a dictionary of directions (atoms), few of which add up to each sample.
 
@@ -189,21 +189,11 @@ class Sparse(GatedEncoder, Incremental):
         with outlier features, nothing is revived, and a warning says so.
     sparse_output : bool
         Whether `transform` returns a scipy csr array. Then no matrix of samples × atoms is formed.
-    batch_size : int or None
-        Samples per step; None takes 1,024, or all if there are fewer.
-    max_iter : int or None
-        Steps; None takes 2,000, and as many again for as long as the loss clearly falls.
     learning_rate : float
         The most that an atom rotates in a step, in radians, at the peak of a cosine schedule.
-    trainer : Trainer
-        Weight decay (None: 0), optimizer (None: Adam, with the learning rate as an angle), fraction of the samples to
-        hold out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
-    device : str or None
-        None takes a GPU if there is one.
-    verbose : bool
-        Show progress, if there is a terminal.
-    random_state : int, RandomState or None
-        Seed.
+    batch_size, max_iter, trainer, device, verbose, random_state
+        See `pindown.training.TrainingParameters`. By default 1,024 samples per step, no weight decay, and Adam with the
+        learning rate as an angle.
 
     Attributes
     ----------
@@ -211,16 +201,12 @@ class Sparse(GatedEncoder, Incremental):
         The atoms, of unit length.
     mean_ : ndarray of shape (n_features,)
         The mean that is subtracted from samples.
-    encoder_ : torch.nn.Module
-        The trained encoder.
     objective_ : torch.nn.Module
         What was minimised, with the dictionaries of all seeds.
     held_out_ : HeldOut or None
         Explained variance on the validation set and on training samples. None without a validation set.
-    loss_curve_ : ndarray of shape (n_iter_,)
-        Loss of each step.
-    n_iter_ : int
-        Steps that led to the weights that were kept.
+    encoder_, loss_curve_, n_iter_
+        See `Contrast`.
 
     References
     ----------
@@ -243,34 +229,13 @@ class Sparse(GatedEncoder, Incremental):
 
     spec = SparseSpec()
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        gate: Gate = TopK(),  # noqa: B008 (a frozen value)
-        n_seeds: int = 1,
-        revive: bool = True,
-        sparse_output: bool = False,
-        batch_size: int | None = None,
-        max_iter: int | None = None,
-        learning_rate: float = 0.08,
-        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
-        device: str | None = None,
-        verbose: bool = True,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.gate = gate
-        self.n_seeds = n_seeds
-        self.revive = revive
-        self.sparse_output = sparse_output
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.trainer = trainer
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    n_components: int | None = None
+    _: KW_ONLY
+    gate: Gate = TopK()  # noqa: RUF009 (a frozen value)
+    n_seeds: int = 1
+    revive: bool = True
+    sparse_output: bool = False
+    learning_rate: float | None = 0.08
 
     def partial_fit(self, X: DataLike, y: ArrayOrTensor | None = None) -> Self:
         """Train on more samples: one pass at the full learning rate. See `fit` for what X may be.
@@ -382,6 +347,7 @@ class Volume(nn.Module):
         return size - torch.linalg.slogdet(body.weight.float()).logabsdet / len(body.weight)
 
 
+@dataclass(eq=False, repr=False)
 class SparseBasis(AtomEncoder):
     r"""Sparse latents in as many directions as X varies in, by L1 and volume: the dictionary with a theorem.
 
@@ -431,26 +397,9 @@ class SparseBasis(AtomEncoder):
     encoder = staticmethod(Basis)
     preprocess = staticmethod(preprocessing.whiten)
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        batch_size: int | None = None,
-        max_iter: int | None = None,
-        learning_rate: float = 0.05,
-        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
-        device: str | None = None,
-        verbose: bool = True,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.trainer = trainer
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    n_components: int | None = None
+    _: KW_ONLY
+    learning_rate: float | None = 0.05
 
     @property
     def guarantee(self) -> theory.Theorem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import numbers
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the usual name)
 
 from pindown._files import atomic_path
-from pindown._random import RandomState
 from pindown.data import ArraySource
 from pindown.errors import InputError
 from pindown.losses import feature_jacobian
@@ -33,7 +32,6 @@ from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing, Rescale, common_scale
 from pindown.networks.spaces import Reals
-from pindown.training import Trainer
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -291,6 +289,7 @@ def _strongest(active: Active, k: int, n: int) -> tuple[Tensor, Tensor]:
     return values, indices
 
 
+@dataclass(eq=False, repr=False)
 class SparsePair(GatedEncoder):
     r"""Two sparse dictionaries, before and after a map, trained so that few features before it drive few after it.
 
@@ -352,36 +351,14 @@ class SparsePair(GatedEncoder):
 
     spec = SparsePairSpec()
 
-    def __init__(
-        self,
-        map: nn.Module,
-        n_components: int | None = None,
-        *,
-        gate: Gate = TopK(),  # noqa: B008 (a frozen value)
-        weight: float = 0.03,
-        n_jacobians: int | None = None,
-        revive: bool = True,
-        batch_size: int | None = None,
-        max_iter: int | None = None,
-        learning_rate: float = 0.08,
-        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
-        device: str | None = None,
-        verbose: bool = True,
-        random_state: RandomState = None,
-    ) -> None:
-        self.map = map
-        self.n_components = n_components
-        self.gate = gate
-        self.weight = weight
-        self.n_jacobians = n_jacobians
-        self.revive = revive
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.trainer = trainer
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    map: nn.Module
+    n_components: int | None = None
+    _: KW_ONLY
+    gate: Gate = TopK()  # noqa: RUF009 (a frozen value)
+    weight: float = 0.03
+    n_jacobians: int | None = None
+    revive: bool = True
+    learning_rate: float | None = 0.08
 
     @property
     def before_(self) -> Sparse:
