@@ -323,7 +323,7 @@ def attacked(number: int, seed: int) -> list[dict[str, Any]]:
                 est.fit(x_t, x_next, groups=groups)
             else:
                 est.fit(world.data)
-            found = audit(est, world.data, n_fits=2, verbose=False, random_state=seed)
+            found = audit(est, world.data, n_fits=2, random_state=seed)
         except (ValueError, FloatingPointError) as error:  # the data are refused, in words
             return [about | {"claims": False, "refused": str(error)[:300], "seconds": time.perf_counter() - start}]
         true = recovered(found, world, est) if found.claims else None

@@ -65,7 +65,7 @@ def audited(name: str, embedder: Embedder, *data: Any, **named: Any) -> dict[str
     start = time.perf_counter()
     z = np.asarray(embedder.fit(data[0], data[1] if len(data) > 1 else None, SEED)(data[0]))
     one_fit, start = time.perf_counter() - start, time.perf_counter()
-    found = pindown.audit(embedder, *data, random_state=SEED, verbose=False, **named)
+    found = pindown.audit(embedder, *data, random_state=SEED, **named)
     took = time.perf_counter() - start
     print(f"\n{name}: one fit {one_fit:.1f} s, audit {took:.1f} s\n{found}")
     row = {"case": name, "seed": SEED, "seconds_of_a_fit": one_fit, "seconds_of_the_audit": took, **found.to_dict()}

@@ -145,7 +145,7 @@ def measured(number: int, seed: int) -> list[dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if world.is_audited:
-            said = audit(est, x, n_fits=2, verbose=False, random_state=seed)
+            said = audit(est, x, n_fits=2, random_state=seed)
             singles = [next(iter(block.latents)) for block in est.blocks_ if block.is_single]
             wrong = said.claims and (not singles or min(ranks[singles].max(1)) < RECOVERED)
             return [found | {"claims": bool(said.claims), "is_false": bool(wrong)}]

@@ -68,7 +68,7 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
             est = Classify(
                 world.d, max_iter=60, trainer=Trainer(validation_fraction=0.0), verbose=False, random_state=seed
             ).fit(z @ mixing, y)
-            said = audit(est, z @ mixing, y, n_fits=2, verbose=False, random_state=seed)
+            said = audit(est, z @ mixing, y, n_fits=2, random_state=seed)
         record = {"world": world.name, "condition": condition, "seed": seed, "claims": said.claims}
         if said.claims:
             kind, score = truth_of(said, est, Data(fresh @ mixing, signal=known), odds)

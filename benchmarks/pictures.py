@@ -117,7 +117,7 @@ def audited(scale: Scale, seed: int, law: Conditional, *, p: float = 1) -> dict[
     world = Pairs(Uniform(5, Box()), law, cubes(scale))
     x, x_pos, z, _ = sampled(world, scale.n_samples, seed)
     est = Contrast(5, space=Reals(), p=p, **scale.options(seed)).fit(x, x_pos)
-    found = audit(est, Data(x, pairs=x_pos, truth=z), n_fits=2, verbose=False, random_state=seed)
+    found = audit(est, Data(x, pairs=x_pos, truth=z), n_fits=2, random_state=seed)
     shared = None if found.block is None else found.block.n_shared
     return {
         "pixels": scale.size,

@@ -88,7 +88,7 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
         est = Recipe(estimator_for(Columns(**{study.role: ("side",)})), seed=seed).build()
         est.fit(data.only(*est.spec.roles.used))
         try:
-            found = audit(est, data.only(*est.spec.roles.used), n_fits=2, verbose=False, random_state=seed)
+            found = audit(est, data.only(*est.spec.roles.used), n_fits=2, random_state=seed)
         except ValueError as error:  # too few rows to divide
             kind = f"{type(est).__name__}({est.n_components_})"
             return [about | {"estimator": kind, "claims": False, "reasons": [str(error)], "refused": True}]

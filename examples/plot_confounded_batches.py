@@ -13,7 +13,7 @@ import torch
 from pindown_papers.simulations import Confounded
 from sklearn.linear_model import LogisticRegression
 
-from pindown import Forget, audit, networks, plan
+from pindown import Data, Forget, audit, networks, plan
 from pindown.metrics import Effort, leakage
 from pindown.simulate.mixing import leaky_relu_mlp
 
@@ -71,7 +71,7 @@ for name, (fitted, held_out) in embeddings.items():
 
 # %%
 # The audit repeats the warning next to the numbers.
-report = audit(blind_within, X, batch, given=condition, n_fits=2, random_state=0)
+report = audit(blind_within, Data(X, nuisance=batch, given=condition), n_fits=2, random_state=0)
 print(*(verdict for verdict in report.verdicts if verdict.outcome == "fails"), report.claim, sep="\n\n")
 
 # %%

@@ -135,7 +135,7 @@ def classes_beside_other_latents(seed, n=1_000, *, shuffled=False):
     est = Classify(
         3, max_iter=120, batch_size=256, trainer=Trainer(validation_fraction=0.0), verbose=False, random_state=seed
     ).fit(x, labels)
-    return audit(est, x, labels, n_fits=2, verbose=False, random_state=seed)
+    return audit(est, x, labels, n_fits=2, random_state=seed)
 
 
 def test_where_x_holds_more_than_a_label_speaks_of_fits_agree_and_no_latent_is_claimed():
@@ -157,7 +157,7 @@ def two_classes(seed, *, shuffled=False):
     est = Classify(1, max_iter=60, trainer=Trainer(validation_fraction=0.0), verbose=False, random_state=seed).fit(
         x, told
     )
-    return z[:, 0], est.transform(x)[:, 0], audit(est, x, told, n_fits=2, verbose=False, random_state=seed)
+    return z[:, 0], est.transform(x)[:, 0], audit(est, x, told, n_fits=2, random_state=seed)
 
 
 @pytest.mark.slow

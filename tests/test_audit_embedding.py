@@ -27,7 +27,7 @@ SHIFTED = X + 3 * RNG.normal(size=(3, 12))[SITE]
 
 
 def audited(method, *data, **named):
-    return pindown.audit(method, *data, random_state=0, verbose=False, **named)
+    return pindown.audit(method, *data, random_state=0, **named)
 
 
 def test_a_method_that_finds_the_same_in_other_samples_is_consistent_and_not_identified():
@@ -190,7 +190,6 @@ def test_an_estimator_of_our_own_can_be_audited_like_any_other():
         (lambda: audited(PCA(2), X, SITE[:5]), InputError, "signal"),
         (lambda: audited(PCA(2), X, groups=np.zeros(N)), InputError, "groups"),
         (lambda: audited(PCA(2), X, n_fits=1), ValueError, None),
-        (lambda: audited(PCA(2), X, given=SITE), InputError, "given"),
         (lambda: audited(lambda x, side, seed: lambda new: new[:, : 1 + seed % 5], X), InputError, "method"),
         (lambda: audited(lambda x, side, seed: lambda new: np.full((len(new), 2), np.nan), X), InputError, None),
         (lambda: audited(pindown.Contrast(2), X, nuisance={"site": SITE}), InputError, "nuisance"),

@@ -157,7 +157,7 @@ def test_a_coin_that_is_given_is_not_claimed():
     x, nuisance, coin = sample.x.numpy(), sample.u.numpy(), rng.integers(2, size=800)
     with pytest.warns(IdentifiabilityWarning, match="given"):
         est = Forget(encoder=networks.linear, max_iter=20, **QUIET).fit(x, nuisance, given=coin)
-    found = audit(est, x, nuisance, given=coin, n_fits=2, random_state=0)
+    found = audit(est, Data(x, nuisance=nuisance, given=coin), n_fits=2, random_state=0)
     told = next(score for score in found.scores if score.name == "given label decodable from the latents")
     assert told.value == pytest.approx(0.5, abs=0.12)
     assert not found.claims

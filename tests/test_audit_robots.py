@@ -137,9 +137,6 @@ def test_what_cannot_be_audited_is_refused_in_a_sentence(fitted):
     with pytest.raises(InputError) as error:
         audit(act, before, after, groups=few)
     assert error.value.argument == "groups"
-    with pytest.raises(InputError) as error:
-        audit(act, before, after, given=episode)
-    assert error.value.argument == "given"
 
 
 # A floor, for any nuisance.

@@ -72,7 +72,7 @@ def test_a_leak_found_afterwards_is_reported():
     with pytest.warns(IdentifiabilityWarning) as record:
         autoencoder.fit(X, e)
     assert "n_components=5 is more than the 3 invariant directions" in str(record[0].message)
-    assert "on 300 held-out samples, e leaks" in str(record[1].message)
+    assert "on 300 held-out samples, the nuisance can still be predicted" in str(record[1].message)
 
 
 def test_directions_along_which_nothing_varies_or_that_rows_do_not_support_are_no_latents():

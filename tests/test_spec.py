@@ -76,7 +76,7 @@ def test_a_side_variable_that_a_method_cannot_use_is_refused_with_what_could():
     x, labels = RNG.normal(size=(80, 2)), np.arange(80) % 4
     est = Classify(2, max_iter=1, verbose=False, random_state=0).fit(x, labels)
     with pytest.raises(InputError) as error:
-        audit(est, x, labels, given=labels)
+        audit(est, Data(x, signal=labels, given=labels))
     assert error.value.argument == "given"
 
 

@@ -31,13 +31,7 @@ MOST_SHOWN = 24  # latents in a picture of a matching
 
 
 def bounded(value: float, unit: str = "") -> str:
-    """Return a score as it is printed; one without a unit that is far below 0 only as such.
-
-    Examples
-    --------
-    >>> bounded(0.25), bounded(-6.7e17), bounded(-3.5, "nats")
-    ('0.250', 'below -1', '-3.500')
-    """
+    """Return a score as it is printed; one without a unit that is far below 0 only as such."""
     return "below -1" if value < -1 and not unit else printed(value)
 
 
@@ -211,14 +205,7 @@ def agreements(measure: Measure, compared: LatentSets) -> tuple[Agreement, ...]:
 
 
 def n_shared_directions(first: Matrix, second: Matrix) -> int:
-    """Count the directions that two sets of latents have in common, found in half of the samples.
-
-    Examples
-    --------
-    >>> a, b, c = np.random.default_rng(0).normal(size=(3, 500, 2))
-    >>> n_shared_directions(np.hstack([a, b]), np.hstack([c, a]))
-    2
-    """
+    """Count the directions that two sets of latents have in common, found in half of the samples."""
     return int((_shared_correlations(*_along_canonical(first, second)) >= SAME_DIRECTION).sum())
 
 
@@ -246,14 +233,7 @@ def canonical(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def matching(first: Matrix, second: Matrix) -> Matrix:
-    """Return absolute correlations of latents with those of another fit, in the order that matches them best.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(size=(500, 2))
-    >>> matching(z, -z[:, ::-1]).round().tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """Return absolute correlations of latents with those of another fit, in the order that matches them best."""
     correlation = np.abs(correlations(first, second))
     matched = best_matching(correlation.T)
     order = np.concatenate([matched[matched >= 0], np.setdiff1d(np.arange(correlation.shape[1]), matched)])
@@ -299,15 +279,6 @@ def shared_block(pairs: Sequence[tuple[Matrix, Matrix]], rng: np.random.Generato
     """Count the directions that positives share, in the latents of anchors and positives by each refit.
 
     Return None if they share all, if they share none for sure, or if refits differ in the number.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> content, style, other = rng.normal(size=(3, 800, 2))
-    >>> shared_block([(np.hstack([content, style]), np.hstack([content, other]))], rng).n_shared
-    2
-    >>> shared_block([(content, content + 0.3 * style)], rng) is None
-    True
     """
     found = [_counted(anchors, positives, rng) for anchors, positives in pairs]
     least = min(found, key=lambda block: block.least - block.negatives)

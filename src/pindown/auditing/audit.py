@@ -38,10 +38,8 @@ def audit(  # type: ignore[overload-overlap]
     X: ArrayLike | Data | Mapping[Hashable, object] | None = None,
     y: ArrayLike | Mapping[Hashable, object] | None = None,
     *,
-    given: ArrayLike | None = None,
     groups: ArrayLike | Mapping[Hashable, object] | None = None,
     n_fits: int | None = None,
-    verbose: bool = True,
     random_state: int | np.random.RandomState | None = None,
 ) -> Audit: ...
 
@@ -56,7 +54,6 @@ def audit(
     nuisance: Columns | None = None,
     labels: Columns | None = None,
     n_fits: int | None = None,
-    verbose: bool = True,
     random_state: int | np.random.RandomState | None = None,
 ) -> EmbeddingAudit: ...
 
@@ -66,12 +63,10 @@ def audit(
     X: Any = None,
     y: Any = None,
     *,
-    given: ArrayLike | None = None,
     groups: Any = None,
     nuisance: Columns | None = None,
     labels: Columns | None = None,
     n_fits: int | None = None,
-    verbose: bool = True,
     random_state: int | np.random.RandomState | None = None,
 ) -> Audit | EmbeddingAudit:
     """Say what may be claimed about a fitted estimator, or about anyone's method, without ground truth.
@@ -97,11 +92,9 @@ def audit(
     est : estimator
         Fitted; or any other method.
     X, y
-        Observations and side variable, as in ``est.fit``; best those it was fitted to. Or a `pindown.data.data.Data`
-        with all side variables. Its ``truth``, the known latents, is compared with the latents found; its ``floor``,
-        latents that are known to be free of the nuisance, shows what probes of the nuisance find anyway.
-    given : array (n,), optional
-        For `Forget`: the label within whose levels the nuisance was to be removed.
+        Observations and side variable, as in ``est.fit``; best those it was fitted to. Or a `pindown.Data` with all
+        side variables, such as ``given`` of `Forget`. Its ``truth``, the known latents, is compared with the latents
+        found; its ``floor``, latents known to be free of the nuisance, shows what probes of the nuisance find anyway.
     groups : array (n,), optional
         Subject, session, episode …: samples of one group are never on both sides of a split.
     nuisance, labels : mapping of str to array (n,), optional
@@ -109,8 +102,6 @@ def audit(
     n_fits : int or None
         Refits with other seeds, at least 2; by default 3, of other methods 2. All but the first also have another
         initialisation, so that what they agree in was learned.
-    verbose : bool
-        Show the stages, if there is a terminal.
     random_state : int, RandomState or None
         Seed of splits, refits and permutations.
 
@@ -133,14 +124,12 @@ def audit(
     rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
     if X is not None and not isinstance(est, type) and not hasattr(est, "spec"):
         check_scalar(n_fits := 2 if n_fits is None else n_fits, "n_fits", numbers.Integral, min_val=2)
-        if given is not None:
-            raise InputError("given", "audit: only Forget has a use for `given`. Leave it out.")
         if isinstance(X, Data):
             of_data = {} if X.nuisance is None else {"nuisance": X.nuisance}
             X, y, groups, nuisance = X.X, X.signal, X.groups, nuisance or of_data
         X = X.toarray() if hasattr(X, "toarray") else X
         method, named = Embedder.of(est), Named.read(len(X), nuisance, labels)
-        with stages(f"Audit of {method.title}", n_fits + 5, show=verbose) as begin:
+        with stages(f"Audit of {method.title}", n_fits + 5) as begin:
             return audit_embedder(method, X, y, named, groups, n_fits, rng, begin)
     spec = spec_of(est, "audit")
     if nuisance is not None or labels is not None:
@@ -152,11 +141,11 @@ def audit(
             "observations it was fitted to, and their side variables: audit(est, X, y)."
         )
     check_scalar(n_fits := 3 if n_fits is None else n_fits, "n_fits", numbers.Integral, min_val=2)
-    samples = spec.refitting.read(est, X, y, {"given": given, "groups": groups})
+    samples = spec.refitting.read(est, X, y, groups)
     grouped = (X.groups if isinstance(X, Data) else groups) is not None
     n_stages = n_fits + 4 + (samples.role != "nuisance")  # fits, halves, measurements; and a control
     title = f"Audit of {type(est).__name__}"
-    with warnings.catch_warnings(), stages(title, n_stages, show=verbose) as begin:
+    with warnings.catch_warnings(), stages(title, n_stages) as begin:
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in the same order
         return _audited(est, samples, n_fits=n_fits, rng=rng, grouped=grouped, begin=begin)
 
@@ -247,9 +236,9 @@ def _together(before: Verdicts, after: Verdicts) -> Verdicts:
 
 
 @contextmanager
-def stages(title: str, total: int, *, show: bool) -> Iterator[Callable[[str], None]]:
+def stages(title: str, total: int) -> Iterator[Callable[[str], None]]:
     """Yield ``begin(what)``, which shows the stage that begins if there is a terminal."""
-    if not (show and sys.stderr.isatty()):
+    if not sys.stderr.isatty():
         yield lambda what: None
         return
     from rich.console import Console

@@ -16,7 +16,6 @@ from sklearn.decomposition import PCA
 from pindown._names import listed
 from pindown.auditing.agreement import MOST_SHOWN, matching
 from pindown.auditing.checks.arrays import signal_coordinates
-from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.page import (
     Drawing,
     along_each,
@@ -57,7 +56,7 @@ def render(audit: Audit) -> str:
         agreement=_agreement_rulers(audit),
         recovery=[_score_ruler(score) for score in audit.recovery],
         probes=_probe_rulers(audit),
-        leakage="" if audit.leakage is None else leakage_sentence(audit.leakage),
+        leakage="" if audit.leakage is None else audit.leakage.verdict,
         band=_band_rulers(audit),
         controls=[(c.name, c.expected, c.found, "passed" if c.passed else "failed") for c in audit.controls],
         control_statuses=["holds" if c.passed else "fails" for c in audit.controls],

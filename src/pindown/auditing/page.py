@@ -25,13 +25,7 @@ Array = NDArray[np.floating[Any]]
 
 
 def shown(value: float, digits: int = 2) -> str:
-    """Return a score as a page has it: as `printed`, without a zero before the point, and with a true minus sign.
-
-    Examples
-    --------
-    >>> shown(0.9981, 3), shown(0.9997, 3), shown(1.0), shown(-0.0004), shown(-0.12)
-    ('.998', '.999', '1.00', '.00', '−.12')
-    """
+    """Return a score as a page has it: as `printed`, without a zero before the point, and with a true minus sign."""
     text = printed(value, digits)
     sign = "−" if text.startswith("-") else ""
     return sign + text.removeprefix("-").removeprefix("0")
@@ -73,13 +67,7 @@ def latent_cloud(
 
 
 def matrix(values: Array, description: str, caption: str, *, rows: Sequence[str] = ()) -> Drawing:
-    """Return a matrix of numbers from 0 to 1 as squares, with gaps where it is NaN, and names of its rows.
-
-    Examples
-    --------
-    >>> matrix(np.array([[0.5, np.nan]]), "A matrix", "").data["values"]
-    [[0.5, None]]
-    """
+    """Return a matrix of numbers from 0 to 1 as squares, with gaps where it is NaN, and names of its rows."""
     squares = [[None if math.isnan(value) else value for value in row] for row in rounded(values)]
     data = {"values": squares, "rows": list(rows)}
     return Drawing("matrix", caption, description, data, wide=values.shape[1] > 24)
@@ -94,11 +82,7 @@ def picture(image: NDArray[np.uint8], caption: str) -> Drawing:
 
 
 def sliders(images: NDArray[np.uint8], caption: str, title: str = "") -> Drawing:
-    """Return a slider for each latent, under the image that it changes.
-
-    ``images`` (d, steps, height, width, 3) are one picture, of which each slider shows a part. Sliders start at the low
-    end, so that the effect of a latent shows before one is moved.
-    """
+    """Return a slider for each latent: images (d, steps, h, w, 3) from the low end, where it starts."""
     d, steps, height, width, _ = images.shape
     sheet = images.transpose(0, 2, 1, 3, 4).reshape(d * height, steps * width, 3)
     data = {"png": _png(sheet), "n_latents": d, "steps": steps, "height": height, "width": width}
@@ -128,10 +112,9 @@ MOST_BYTES = 3_000_000
 def along_each(
     z: NDArray[Any], x: NDArray[Any], decode: Callable[[NDArray[Any]], NDArray[Any]] | None = None
 ) -> NDArray[np.uint8]:
-    """Return images along each latent from low to high, with the others at their median; (d, steps, h, w, 3).
+    """Return images (n, c, h, w) along each of at most 16 latents, others at their median; (d, steps, h, w, 3).
 
-    ``z`` (n, d) are latents of the images ``x`` (n, c, h, w); the first 16 are varied. ``decode`` maps latents to
-    images; by default the nearest of the given images are taken.
+    They are decoded, or by default the nearest of the given images.
     """
     from pindown.simulate.images import along_latents, tiles
 
@@ -155,16 +138,7 @@ MOST_KINDS = 24  # distinct values up to which whole numbers are kinds, not amou
 def colouring(name: str, values: NDArray[Any]) -> dict[str, Any]:
     """Return how a column colours points: text and few whole numbers as kinds, other numbers as amounts by their rank.
 
-    ``which`` has the rank of each value among ``n``. The key names the first kinds; of amounts it has the least, the
-    middle and the largest.
-
-    Examples
-    --------
-    >>> kinds = colouring("tissue", np.array(["skin", "bone", "skin"]))
-    >>> kinds["which"], kinds["key"], kinds["n"]
-    ([1, 0, 1], ['bone', 'skin'], 2)
-    >>> colouring("age", np.array([30.5, 2.0, 61.0]))["key"]
-    ['2', '30.5', '61']
+    ``which`` has the rank of each value among ``n``, ``key`` the first kinds, or least, middle and largest amount.
     """
     plain = values.astype(str) if values.dtype.kind == "O" else values
     found, which = np.unique(plain, return_inverse=True)
@@ -209,13 +183,7 @@ def _plotly() -> str:
 
 
 def write_whole(text: str, path: Path) -> None:
-    """Write text to a file, completely or not at all.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Write text to a file, completely or not at all."""
     check_writable(path)
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

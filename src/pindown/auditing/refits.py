@@ -18,7 +18,7 @@ from torch import nn
 from pindown.auditing.checks.noise import Encode, Noise, noise_left
 from pindown.auditing.checks.samples import MIN_AUDITED_SAMPLES, N_PARTS, splittable_samples
 from pindown.auditing.checks.verdict import Verdict
-from pindown.data.data import NEXT, Data, Sides, roles_of
+from pindown.data.data import NEXT, Data
 from pindown.data.files import require_in_memory
 from pindown.data.labels import IntArray, as_numbers
 from pindown.data.splits import MIN_HELD_OUT, hold_out
@@ -160,14 +160,14 @@ def check_roles(owner: str, roles: Iterable[str], usable: Sequence[str]) -> None
         )
 
 
-def read(est: Any, X: Any, y: object, sides: Sides) -> Samples:
+def read(est: Any, X: Any, y: ArrayLike | None, groups: ArrayLike | None) -> Samples:
     """Return the samples that an audit splits, or raise if an estimator cannot use them."""
     role, roles = est.spec.roles.y, est.spec.roles.used
     if isinstance(X, Data):
         data = X
     else:
         require_in_memory("audit", X)
-        data = Data(X, **{**roles_of(sides), **({} if role is None or y is None else {role: y})})
+        data = Data(X, groups=groups, **({} if role is None or y is None else {role: y}))
     check_roles(type(est).__name__, data.side_variables, roles)
     X = est._validated(data.X, reset=False)
     if role is not None and role not in data.side_variables and est.__sklearn_tags__().target_tags.required:
@@ -261,11 +261,7 @@ class Refits(Generic[E]):
 def refit(
     est: E, samples: Samples, *, n_fits: int, rng: np.random.Generator, begin: Callable[[str], None]
 ) -> Refits[E]:
-    """Fit clones of an estimator: ``n_fits`` with other seeds, two to halves of the samples, and a control.
-
-    The control is fitted to shuffled data, if the method has one: see `Refitting.null`. ``begin`` is called with the
-    name of each stage.
-    """
+    """Fit clones of an estimator with ``n_fits`` other seeds, two to halves, and a control (`Refitting.null`)."""
     refitting = est.spec.refitting
     train, held_out = divide(samples, rng)
 
@@ -297,8 +293,7 @@ def refit(
 def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any:
     """Return a clone of an estimator, fitted to data with another seed, and perhaps from another initialisation.
 
-    It has as many latents as the fit, if its samples support so many, and a linear encoder if the fit has chosen one.
-    With too few samples for a validation set it takes the schedule that cross-validation found for the fit.
+    What the fit has chosen from its data (a linear encoder, a schedule found by cross-validation) is taken from it.
     """
     parameters = est.get_params(deep=False)
     batch_size = parameters.get("batch_size")
@@ -344,9 +339,8 @@ def can_vary_initialisation(n_in: int | tuple[int, ...]) -> bool:
 class OtherInitialisation:
     """The same kind of encoder behind a fixed, invertible, random nonlinear map of the data.
 
-    Encoders that start at orthonormal rows of whitened data start alike, up to a rotation. Without any signal they stay
-    alike, and would seem to agree. Behind different maps, what agrees in the end was learned. Networks of images and of
-    very wide data have no such map, and only start at other weights.
+    Encoders that start at orthonormal rows of whitened data start alike, and without any signal stay so. Behind
+    different maps, what agrees in the end was learned. Images and very wide data only get other weights.
     """
 
     encoder: Make

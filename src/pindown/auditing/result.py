@@ -19,7 +19,6 @@ from pindown._names import counted, listed, printed
 from pindown.auditing.agreement import HALVES, Agreement, SharedBlock, bounded
 from pindown.auditing.checks.conditions import INVARIANT_LATENTS, STRUCTURE_KEPT, needed
 from pindown.auditing.checks.noise import Band, Noise
-from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.checks.verdict import Outcome, Verdict, unchecked
 from pindown.auditing.evidence import AuditScore, Control, Evidence, HeldOutScore, Objection
 from pindown.auditing.page import check_writable, write_whole
@@ -332,7 +331,7 @@ class Audit:
             "controls": self.controls,
             "assumptions": self.verdicts,
             "what positives share": [f"{self.block}; {self.block.rest}."] if self.block else [],
-            "leakage from the latents of a refit": [leakage_sentence(self.leakage)] if self.leakage else [],
+            "leakage from the latents of a refit": [self.leakage.verdict] if self.leakage else [],
             "noise": [f"{self.band}."] if self.band else [],
             "compared with the ground truth": self.recovery,
             "warnings of the refits": self.warned,
@@ -405,13 +404,7 @@ def _percent(value: float) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: assumptions and theorems by what they say, NaN as None.
-
-    Examples
-    --------
-    >>> plain({"p": np.float64(0.5), "r2": math.nan, "of": theory.UNIFORM_SPHERE})
-    {'p': 0.5, 'r2': None, 'of': 'uniform marginal on the sphere'}
-    """
+    """Return a value as JSON has it: assumptions and theorems by what they say, NaN as None."""
     match value:
         case theory.Assumption():
             return value.name

@@ -1,8 +1,4 @@
-"""`MethodSpec`: what a method says about itself to plans, audits, runs and the command line.
-
-An estimator has one instance as its class attribute ``spec``. A new method subclasses `MethodSpec` and overrides what
-differs; the defaults suit a method that learns from a label or from measurements.
-"""
+"""`MethodSpec`: what a method says about itself to plans, audits, runs and the command line."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ from pindown.auditing.evidence import (
 )
 from pindown.auditing.plans import Plan, Summary, in_words, missing_in_general
 from pindown.auditing.refits import E, Estimator, Refits, Samples, encoder_of, read, refitted
-from pindown.data.data import Data, Sides
+from pindown.data.data import Data
 from pindown.metrics.arrays import Matrix
 from pindown.networks.folding import Folding, find_flat_directions, find_folding
 from pindown.networks.spaces import Space
@@ -131,9 +127,9 @@ class Comparison(Generic[E]):
 class Refitting(Generic[E]):
     """How an audit splits the samples and fits a method again. Override what differs."""
 
-    def read(self, est: E, X: Any, y: Any, sides: Sides) -> Samples:
+    def read(self, est: E, X: Any, y: Any, groups: Any) -> Samples:
         """Return what is given to an audit as samples of one table."""
-        return read(est, X, y, sides)
+        return read(est, X, y, groups)
 
     def samples(self, est: E, samples: Samples) -> Samples:
         """Return the samples with how to split them: strata that are split evenly, groups that stay together."""
@@ -250,15 +246,7 @@ class MethodSpec(Generic[E]):
 
 
 def spec_of(est: object, caller: str) -> MethodSpec[Any]:
-    """Return the specification of an estimator, or raise.
-
-    Examples
-    --------
-    >>> from sklearn.decomposition import PCA
-    >>> spec_of(PCA(), "audit")
-    Traceback (most recent call last):
-    TypeError: audit: `est` must be an estimator of pindown or a subclass of its BaseEncoder, got PCA.
-    """
+    """Return the specification of an estimator, or raise."""
     if isinstance(est, type):
         name = est.__name__
         raise TypeError(f"{caller}: `est` must be fitted, got the class {name}. Use {name}(…).fit(X, …).")

@@ -34,16 +34,23 @@ class EmbeddingOptions:
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Page (.html) or numbers (.json).")] = None
 
 
+@dataclass(frozen=True)
+class RefitOptions:
+    """How a run is refitted, and what its latents are compared with."""
+
+    fits: Annotated[int, typer.Option(min=2, help="Refits with other seeds; three controls are fitted, too.")] = 3
+    seed: Annotated[int, typer.Option(min=0, help="Of splits, refits and permutations.")] = 0
+    truth: Annotated[
+        list[str] | None, typer.Option(help="Columns with known latents, to compare with; repeatable.")
+    ] = None
+
+
 @with_options
 def audit_run(
     run: Annotated[Path | None, typer.Argument(help="The folder that `pindown fit` wrote.", show_default=False)] = None,
     *,
     embedding: EmbeddingOptions,
-    fits: Annotated[int, typer.Option(min=2, help="Refits with other seeds; three controls are fitted, too.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Of splits, refits and permutations.")] = 0,
-    truth: Annotated[
-        list[str] | None, typer.Option(help="Columns with known latents, to compare with; repeatable.")
-    ] = None,
+    refits: RefitOptions,
     data: Annotated[
         Path | None, typer.Option(help="Where the data file is now, if it was moved.", show_default=False)
     ] = None,
@@ -67,12 +74,12 @@ def audit_run(
     with interruptible(f"{run} is unchanged; audit it again at any time."), user_errors(ValueError, OSError):
         fitted = Run.open(run)
         print_changes(fitted)
-        columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
+        columns = fitted.columns if not refits.truth else replace(fitted.columns, truth=tuple(refits.truth))
         whole = read(fitted.find_data(data), columns, measured=not fitted.kind(estimator).spec.roles.categorical)
         dataset = in_memory(whole, len(whole), NUMBERS) if whole.is_source else whole
         if len(dataset) < len(whole):
             print_warning(f"{len(dataset)} of {len(whole)} samples were taken, as many as fit into a gigabyte.")
-        found = _audit(fitted, dataset, fits, seed, device, estimator)
+        found = _audit(fitted, dataset, refits, device, estimator)
         fitted.bind()  # raises if the folder was deleted meanwhile, before it would be made again
         page = run / "audit.html"
         roles = {role: columns.named(role) for role in ("signal", "nuisance", "pairs", "given", "group", "truth")}
@@ -126,7 +133,7 @@ def _audit_embedding(options: EmbeddingOptions, data: Path | None, *, as_json: b
     print_json(audit.to_dict()) if as_json else print_text(str(audit))
 
 
-def _audit(run: Run, dataset: Data, fits: int, seed: int, device: str | None, address: str | None) -> Audit:
+def _audit(run: Run, dataset: Data, refits: RefitOptions, device: str | None, address: str | None) -> Audit:
     import numpy as np
 
     from pindown.auditing.audit import audit
@@ -138,4 +145,4 @@ def _audit(run: Run, dataset: Data, fits: int, seed: int, device: str | None, ad
         estimator.feature_names_in_ = np.array(dataset.names, dtype=object)  # for the page
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in their order
-        return audit(estimator, dataset, n_fits=fits, random_state=seed)
+        return audit(estimator, dataset, n_fits=refits.fits, random_state=refits.seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -219,7 +219,7 @@ def _fit(place: Place, request: FitRequest, run: Run, training: TrainingOptions,
         interruptible(resumes, diverged="Nothing was kept of this fit."),
         user_errors(ValueError),
         user_errors(OSError, then=f"When that is fixed, {resumes}"),
-        _recorded_warnings(run) as recorded,
+        _recorded_warnings(run, request.columns.nuisance) as recorded,
     ):
         estimator, data = train(place, run, request, device=training.device), request.data
         with spinner("Encoding the samples"):
@@ -234,14 +234,15 @@ def _fit(place: Place, request: FitRequest, run: Run, training: TrainingOptions,
 
 
 @contextmanager
-def _recorded_warnings(run: Run) -> Iterator[list[str]]:
-    """Print the warnings of the estimator, log them, and yield the list of them."""
+def _recorded_warnings(run: Run, columns: Sequence[str]) -> Iterator[list[str]]:
+    """Print the warnings of the estimator in the names of the file, log them, and yield the list of them."""
     from sklearn.exceptions import ConvergenceWarning
 
     from pindown.errors import IdentifiabilityWarning
 
     ours = IdentifiabilityWarning, ConvergenceWarning
     recorded: list[str] = []
+    nuisance = listed(columns) if columns else "the nuisance"
     with warnings.catch_warnings():
         for kind in ours:
             warnings.simplefilter("always", kind)
@@ -250,10 +251,10 @@ def _recorded_warnings(run: Run) -> Iterator[list[str]]:
         def record(message: Warning | str, category: type[Warning], *where: Any) -> None:
             if not issubclass(category, ours):
                 others(message, category, *where)
-            elif str(message) not in recorded:
-                recorded.append(str(message))
-                print_warning(str(message))
-                run.log(f"warned: {message}")
+            elif (text := str(message).replace("the nuisance", nuisance)) not in recorded:
+                recorded.append(text)
+                print_warning(text)
+                run.log(f"warned: {text}")
 
         warnings.showwarning = record  # type: ignore[assignment]
         yield recorded

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
-from pindown._names import counted, listed
+from pindown._names import counted, listed, printed
 from pindown.data.data import as_array
 from pindown.data.labels import combined, is_quantity, missing, read_labels
 from pindown.errors import InputError
@@ -32,6 +32,7 @@ from pindown.metrics.permutation import Exchange, halve, largest_test, margins, 
 from pindown.metrics.probes import PROBES, Probe, Views, predictions, read_probes
 
 LEVEL = 0.05  # of the p-value, for the verdict
+UNNAMED = "e"  # a nuisance whose column has no name
 MIN_SAMPLES, MIN_QUANTITY_SAMPLES = 4, 8  # of a level: two to fit, two to score; of a quantity
 PRIOR_FRACTION = 1e-3  # of the prior in every prediction: no probe may be certain of one level
 DISTANCE_SAMPLES = 800
@@ -141,22 +142,22 @@ class Leakage:
 
     @property
     def verdict(self) -> str:
-        """One sentence on what was found: leaks, collapsed, undecided, or no leak found."""
-        name, rank = self.nuisance, f"effective rank {self.effective_rank:.1f} of {self.n_columns}"
-        floor = "" if self.floor is None else f", floor {self.floor:.3f}"
-        levels = f"{self.measure} {self.worst:.3f} (chance {self.chance:.3f}{floor}, {self.worst_probe} probe)"
+        """One sentence on what was found: a leak, a collapse, nothing decided, or no leak."""
+        name = "the nuisance" if self.nuisance == UNNAMED else self.nuisance
+        rank = f"effective rank {self.effective_rank:.1f} of {self.n_columns}"
+        floor = "" if self.floor is None else f", floor {printed(self.floor)}"
+        chance = f"chance {printed(self.chance)}{floor}, {self.worst_probe} probe"
+        found = f"{self.measure} {printed(self.worst)} ({chance}), p = {self.p_value:.2g}"
+        most = f"at most {printed(self.interval[1])} with 95 % confidence"
+        leak = f"{name} can still be predicted from the latents"
         if self.leaks:
-            why = f"(p = {self.p_value:.3g}, strongest evidence: {self.evidence})"
-            also = f" And Z has nearly collapsed, {rank}." if self.collapsed else ""
-            return f"{name} leaks {why}: it can be predicted from Z, {levels}, at least {self.bits:.3f} bits.{also}"
+            also = f" The latents have nearly collapsed, too: {rank}." if self.collapsed else ""
+            return f"{leak}: {found}; {most}, at least {self.bits:.3f} bits.{also}"
         if self.collapsed:
-            return f"Z has collapsed, {rank}: a constant is invariant to everything, so nothing follows for {name}."
+            return f"the latents have collapsed, {rank}: a constant holds nothing, so nothing follows for {name}."
         if self.smallest_p > LEVEL:
-            return f"Undecided: so few groups allow no p-value below {self.smallest_p:.2g}. Give more groups."
-        return (
-            f"No leak of {name} found (p = {self.p_value:.3g}): the best of {len(self.by_probe)} families of probes "
-            f"has {levels}; for these, scores above {self.interval[1]:.3f} are excluded with 95 % confidence."
-        )
+            return f"undecided: so few groups allow no p-value below {self.smallest_p:.2g}. Give more groups."
+        return f"no probe clearly predicts {name} from the latents: {found}; {most}."
 
     def __str__(self) -> str:
         if self.columns:
@@ -329,7 +330,7 @@ def read_nuisances(e: ArrayLike, n: int, continuous: bool | None) -> list[Nuisan
     check_same_samples("e", table, "Z", range(n))
     columns = table.reshape(n, -1).T
     if len(columns) == 1:
-        names = [getattr(e, "name", None) or "e"]
+        names = [getattr(e, "name", None) or UNNAMED]
     else:
         names = list(getattr(e, "columns", [f"e[:, {j}]" for j in range(len(columns))]))
     return [_nuisance(str(name), column, continuous) for name, column in zip(names, columns, strict=True)]

@@ -27,10 +27,7 @@ def read(name: str, values: ArrayLike) -> Matrix:
 
 
 def signal_coordinates(X: ArrayLike) -> tuple[Matrix, Spectrum]:
-    """Return samples along the directions of standardised features that are more than noise, and their spectrum.
-
-    Encoders get the same by default, so that units do not matter.
-    """
+    """Return samples along the directions of standardised features that are more than noise, and their spectrum."""
     rows = read("X", X)
     found = spectrum(rows)
     return found.coordinates(rows), found
@@ -54,10 +51,7 @@ def cross_predicted(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -
 
 
 def smooth_fits(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> Iterator[tuple[Pipeline, Labels, Matrix]]:
-    """Yield a smooth regression on each half of the samples, the indices of the other half, and the targets' mean.
-
-    Leave-one-out errors choose the penalty, so that little but noise is left.
-    """
+    """Yield a smooth regression on each half of the samples, the indices of the other half, and the targets' mean."""
     for train, held_out in _two_folds(len(inputs), rng):
         fit = smooth_regression(inputs[train], targets[train], GAMMA, n_landmarks(len(train)))
         yield fit, held_out, targets[train].mean(0)

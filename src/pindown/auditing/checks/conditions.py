@@ -35,15 +35,7 @@ OF_PRACTICE = (
 
 
 def needed(theorem: Theorem, verdicts: Sequence[Verdict], without: Sequence[Assumption] = ()) -> tuple[Verdict, ...]:
-    """Return the verdicts on what a theorem needs, in theory or in practice; the others are for information.
-
-    Examples
-    --------
-    >>> from pindown.theory import CLASSIFY_FREE, UNIFORM_SPHERE, VMF_CLUSTERS
-    >>> both = [Verdict(assumption, 1.0, 0.0, "fails", "") for assumption in (VMF_CLUSTERS, UNIFORM_SPHERE)]
-    >>> [verdict.name for verdict in needed(CLASSIFY_FREE, both)]
-    ['vMF clusters']
-    """
+    """Return the verdicts on what a theorem needs, in theory or in practice; the others are for information."""
     # A diffeomorphism is injective, so a theorem that assumes one needs an injective mixing, too.
     implied = (INJECTIVE_MIXING,) if DIFFEOMORPHIC_MIXING in theorem.assumes else ()
     conditions: set[Assumption | Diversity | None] = {*theorem.assumes, *implied, theorem.diversity, *OF_PRACTICE}

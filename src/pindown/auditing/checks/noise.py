@@ -57,18 +57,8 @@ class Noise:
 def noise_of(X: ArrayLike) -> Noise:
     """Measure the independent noise of features by the trailing spectrum of X.
 
-    It does not detect noise that features share. It needs about twenty features more than there are directions of
-    signal: with fewer, noise cannot be distinguished from latents, and counts as signal.
-
-    Examples
-    --------
-    Three latents behind forty features, of whose variance a fifth is noise:
-
-    >>> rng = np.random.default_rng(0)
-    >>> signal = rng.normal(size=(2_000, 3)) @ rng.normal(size=(3, 40))
-    >>> x = signal + 0.5 * signal.std(0) * rng.normal(size=signal.shape)
-    >>> round(noise_of(x).fraction, 2), noise_of(signal).is_nil
-    (0.2, True)
+    Blind to noise that features share. It needs about twenty features more than there are directions of signal: with
+    fewer, noise counts as signal.
     """
     rows = np.asarray(X)
     return Noise.of(spectrum(_vectors(rows[:: max(1, len(rows) // MAX_SAMPLES)])), rows.shape[1:])
@@ -136,10 +126,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Band:
-    """Where the score of latents against the true ones lies, if the rest of the claim holds.
-
-    In 95 of 100 simulations or more the score lies between ``low`` and ``high``.
-    """
+    """Where the score of latents lies in 95 of 100 simulations or more, if the rest of the claim holds."""
 
     score: str  # its name in `Audit.recovery`
     low: float

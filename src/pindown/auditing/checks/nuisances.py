@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from pindown import theory
-from pindown._names import counted, printed
+from pindown._names import counted
 from pindown.auditing.checks.arrays import GAMMA, n_landmarks, read, whitened
 from pindown.auditing.checks.conditions import INVARIANT_LATENTS, OVERLAPPING_LEVELS
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, at_least, at_most, bootstrap, judge
@@ -212,20 +212,7 @@ def leakage_verdict(found: Leakage) -> Verdict:
     elif not leaks and found.interval[1] <= allowed:
         outcome = "holds"
     fails = "More steps or more samples may help."
-    return judge(INVARIANT_LATENTS, found.worst, allowed, outcome, leakage_sentence(found), fails=fails)
-
-
-def leakage_sentence(found: Leakage) -> str:
-    """Say in a sentence how well the best probe predicts a nuisance."""
-    if found.collapsed:
-        return found.verdict
-    floor = "" if found.floor is None else f", floor {printed(found.floor)}"
-    start = "The nuisance can still be predicted" if found.leaks else "No probe clearly predicts the nuisance"
-    return (
-        f"{start} from the latents: {found.measure} {printed(found.worst)} (chance {printed(found.chance)}{floor}, "
-        f"{found.worst_probe} probe, p = {found.p_value:.2g}; at most {printed(found.interval[1])} with 95 % "
-        f"confidence), at least {found.bits:.3f} bits."
-    )
+    return judge(INVARIANT_LATENTS, found.worst, allowed, outcome, found.verdict, fails=fails)
 
 
 def _read(X: ArrayLike, nuisance: ArrayLike) -> tuple[Matrix, Labels]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -118,7 +118,8 @@ def leak_doubts(probe: Leakage | None, remedy: str) -> tuple[str, ...]:
     """Return a sentence if a probe predicts the nuisance from held-out latents."""
     if probe is None or not probe.leaks or probe.excess <= MAX_LEAK:
         return ()
-    return (f"on {probe.n_samples} held-out samples, {probe.verdict} {remedy}",)
+    found = replace(probe, nuisance="the nuisance")  # the command line knows its columns
+    return (f"on {found.n_samples} held-out samples, {found.verdict} {remedy}",)
 
 
 def nuisance_doubts(nuisance: NuisanceTable, consequence: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from pindown.auditing.evidence import N_PERMUTATIONS, AuditScore, Evidence, Obje
 from pindown.auditing.plans import Plan, Summary
 from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
-from pindown.data.data import Data, Sides
+from pindown.data.data import Data
 from pindown.data.labels import as_numbers, combined
 from pindown.data.splits import hold_out
 from pindown.errors import IdentifiabilityWarning, InputError
@@ -92,15 +92,13 @@ def bodies_of(est: LatentAction, data: Data) -> dict[Body, Transitions]:
 class LatentActionRefitting(Refitting["LatentAction"]):
     """Clones of `LatentAction` are fitted to mappings from body to array, or to arrays of one width, as it was."""
 
-    def read(self, est: LatentAction, X: object, y: object, sides: Sides) -> Samples:
-        if sides.get("given") is not None:
-            raise InputError("given", "audit: LatentAction does not use `given`. Leave it out.")
+    def read(self, est: LatentAction, X: object, y: object, groups: object) -> Samples:
         if not isinstance(X, Mapping):
             raise InputError("X", "audit: `X` of LatentAction must be a mapping from body to `Data`, or to an array.")
         if all(isinstance(each, Data) for each in X.values()):
             data, pairs = X, y
         else:
-            roles = {"pairs": y, **{role: sides.get(role) for role in ("groups", "truth", "floor")}}
+            roles = {"pairs": y, "groups": groups}
             given = {role: read_mapping(role, part, X) for role, part in roles.items() if part is not None}
             data = {body: Data(x, **{role: part[body] for role, part in given.items()}) for body, x in X.items()}
             pairs = None
