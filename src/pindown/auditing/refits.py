@@ -160,7 +160,7 @@ def check_roles(owner: str, roles: Iterable[str], usable: Sequence[str]) -> None
         )
 
 
-def read(est: Any, X: Any, y: ArrayLike | None, groups: ArrayLike | None) -> Samples:
+def read(est: Any, X: Any, y: Any, groups: ArrayLike | None) -> Samples:
     """Return the samples that an audit splits, or raise if an estimator cannot use them."""
     role, roles = est.spec.roles.y, est.spec.roles.used
     if isinstance(X, Data):
