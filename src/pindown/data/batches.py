@@ -86,7 +86,7 @@ class IndexedSamples:
     def __init__(
         self,
         x: Tensor | IndexedSource,
-        *fields: Any,
+        *fields: object,
         chance: DrawNoise | None = None,
         among: NDArray[np.int64] | None = None,
     ) -> None:

@@ -183,7 +183,7 @@ def samples_with_next(n_samples: int, groups: NDArray[np.generic] | None = None)
     return rows
 
 
-def as_array(values: Any, name: str = "values") -> NDArray[Any]:
+def as_array(values: object, name: str = "values") -> NDArray[Any]:
     """Return values as a numpy array: of a tensor its numbers, of text mixed with numbers both as they are.
 
     >>> as_array(["a", 1]).tolist()

@@ -38,7 +38,7 @@ RECORD = "activations.json"  # the file of a folder of activations that lists it
 Columns = str | Sequence[str]
 
 
-def as_source(X: Any) -> Source:
+def as_source(X: object) -> Source:
     """Return the source of the samples of X; a source is returned as it is.
 
     Parameters
@@ -69,7 +69,7 @@ def as_source(X: Any) -> Source:
     raise TypeError(f"X must be an array, {kinds}, got {type(X).__name__}.")
 
 
-def require_in_memory(owner: str, X: Any) -> None:
+def require_in_memory(owner: str, X: object) -> None:
     """Raise if X is not an array of numbers in memory: a source, a masked array, dates."""
     if isinstance(X, Source | DataLoader | Dataset | str | Path):
         some = 'next(pindown.data.as_source(X).blocks(1_000))["x"]'
@@ -113,7 +113,7 @@ def _open_folder(path: Path) -> Source:
     raise InputError("X", f"{path}: the folder has no .parquet or .npy files, and no images.")
 
 
-def _by_role(arrays: dict[str, Any], path: Path) -> IndexedSource:
+def _by_role(arrays: dict[str, NDArray[np.generic]], path: Path) -> IndexedSource:
     """Return arrays as a source: x, or the only one, with those that are named by a role."""
     x = next((name for name in arrays if name in ("x", "X") or len(arrays) == 1), None)
     if x is None:
@@ -145,7 +145,9 @@ def shard_name(number: int) -> str:
     return f"activations-{number:05d}.safetensors"
 
 
-def _open_shard(folder: Path, number: int, file: str, sha256: str, samples: int, **_: Any) -> dict[str, NDArray[Any]]:
+def _open_shard(
+    folder: Path, number: int, file: str, sha256: str, samples: int, **_: object
+) -> dict[str, NDArray[np.generic]]:
     if file != shard_name(number):
         raise ValueError(f"{printable(file)} is not the name of shard {number}")
     if _files.sha256(folder / file) != sha256:

@@ -279,7 +279,7 @@ def as_channels(images: NDArray[Any]) -> NDArray[np.float32]:
     return floats
 
 
-def check_kind(dtype: np.dtype[Any], owner: str = "it") -> None:
+def check_kind(dtype: np.dtype[np.generic], owner: str = "it") -> None:
     """Raise unless numbers of this type have a customary value for white."""
     if not (dtype.kind in "bf" or (dtype.kind in "ui" and dtype.itemsize <= 2)):
         raise ValueError(f"{owner} holds {dtype.name}, for which no value means white: save it as uint8 or uint16")
@@ -340,7 +340,7 @@ def _check_header(image: Any) -> None:
         check_kind(np.dtype(np.int32))
 
 
-def _read_labels(path: Path, columns: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+def _read_labels(path: Path, columns: Sequence[str]) -> dict[str, tuple[object, ...]]:
     """Return some columns of a label file by the path of the image; None where a cell is empty."""
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
@@ -361,7 +361,7 @@ def _read_labels(path: Path, columns: Sequence[str]) -> dict[str, tuple[Any, ...
 
 
 def _labelled(
-    files: list[str], lines: dict[str, tuple[Any, ...]], path: Path, notes: list[str], *, skip: bool
+    files: list[str], lines: dict[str, tuple[object, ...]], path: Path, notes: list[str], *, skip: bool
 ) -> list[str]:
     """Return the images that have all labels, and add notes about the others; raise unless these may be skipped."""
     if not lines.keys() & set(files):

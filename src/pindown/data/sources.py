@@ -64,7 +64,7 @@ class IndexedSource(Source):
 
     def side_variables(self) -> dict[str, NDArray[np.generic]]:
         """Return the side variables of all samples, in memory; by default by going through them once."""
-        parts: dict[str, list[Any]] = {}
+        parts: dict[str, list[NDArray[np.generic]]] = {}
         for batch in self.blocks(1_024):
             for name, part in batch.items():
                 if name != "x":
@@ -233,7 +233,7 @@ def is_mapped(values: object) -> bool:
     return not in_memory and all(hasattr(values, part) for part in ("shape", "dtype", "__getitem__"))
 
 
-def as_tensor(values: Any) -> Tensor:
+def as_tensor(values: object) -> Tensor:
     """Return numbers as a tensor, which shares their memory if torch can: not of a read-only array, for one."""
     if isinstance(values, Tensor):
         return values

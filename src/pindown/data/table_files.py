@@ -351,13 +351,13 @@ def _is_number(cell: str, decimal: str) -> bool:
 # ---- arrays of numpy ------------------------------------------------------------------------------------------------
 
 
-def map_npy(path: Path) -> NDArray[Any]:
+def map_npy(path: Path) -> NDArray[np.generic]:
     """Map the array of an ``.npy``."""
     with _readable(path), path.open("rb") as file:
         return np.memmap(path, mode="r", **_layout(path.stem, file, path.stat().st_size))
 
 
-def map_npz(path: Path) -> dict[str, NDArray[Any]]:
+def map_npz(path: Path) -> dict[str, NDArray[np.generic]]:
     """Return the arrays of an ``.npz``: mapped where they are not compressed, otherwise read."""
     with _readable(path), zipfile.ZipFile(path) as archive:
         found = {info.filename.removesuffix(".npy"): mapped_member(path, archive, info) for info in archive.infolist()}
@@ -366,7 +366,7 @@ def map_npz(path: Path) -> dict[str, NDArray[Any]]:
         return found
 
 
-def mapped_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+def mapped_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[np.generic]:
     """Map an array of an ``.npz``, or read it if it is compressed."""
     with archive.open(info) as member:
         layout = _layout(info.filename.removesuffix(".npy"), member, info.file_size)
@@ -408,7 +408,7 @@ def open_npy(path: Path) -> ColumnTable:
 
 def open_npz(path: Path) -> ColumnTable:
     """Open arrays: a matrix X is a block, whose columns are called X_0, X_1 …; one-dimensional arrays are columns."""
-    columns, blocks, deep = dict[str, NDArray[Any]](), dict[str, tuple[str, ...]](), dict[str, tuple[int, ...]]()
+    columns, blocks, deep = dict[str, NDArray[np.generic]](), dict[str, tuple[str, ...]](), dict[str, tuple[int, ...]]()
     for name, values in map_npz(path).items():
         if values.ndim == 1 or values.shape[1:] == (1,):
             columns[name] = values.reshape(-1)

@@ -52,7 +52,7 @@ MOST_PADDING = 1 << 24  # bytes of texts beyond a multiple of those in the file:
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 Kind = TypeVar("Kind")
-Collected = TypeVar("Collected", bound=Collection[Any])
+Collected = TypeVar("Collected", bound=Collection[object])
 
 INSIDE = "parameters buffers parts"  # keys of what a module holds, each of which a file leaves out where there is none
 
@@ -279,7 +279,7 @@ class Reader:
         self._things = fetch(self._names, handed)
         self._modules: list[nn.Module] = []
         self._calls: dict[int, int] = {}  # of modules, by one call of each module
-        self._stored: dict[str, tuple[Json, NDArray[Any] | Tensor]] = {}  # so that what was shared is shared
+        self._stored: dict[str, tuple[Json, NDArray[np.generic] | Tensor]] = {}  # so that what was shared is shared
         self._used: set[tuple[str, int]] = set()
         for part in _is(list, whole["modules"]):
             module = self._module(_is(dict, part))
@@ -472,7 +472,7 @@ class Reader:
         name = kind.__name__
         raise ValueError(f"it needs a {name} with the same layers: hand one over, `trust=[{name}(…)]`")
 
-    def _array(self, at: Json, dtype: Json, shape: Json, strides: Json = None) -> NDArray[Any]:
+    def _array(self, at: Json, dtype: Json, shape: Json, strides: Json = None) -> NDArray[np.generic]:
         kind = np.dtype(_is(str, dtype))
         if kind.kind not in "biufcmM":
             raise ValueError(f"it has an array of {printable(dtype)}, which this version does not know")
@@ -536,13 +536,13 @@ def _shape(value: Json) -> list[int]:
     return sizes
 
 
-def _whole(collection: Collected, content: list[Any]) -> Collected:
+def _whole(collection: Collected, content: Collection[object]) -> Collected:
     if len(collection) != len(content):
         raise ValueError("it has the same key twice")
     return collection
 
 
-def _texts(dtype: Json, shape: Json, values: Json) -> NDArray[Any]:
+def _texts(dtype: Json, shape: Json, values: Json) -> NDArray[np.generic]:
     kind, texts = np.dtype(_is(str, dtype)), [_is(str, text) for text in _is(list, values)]
     too_wide = kind.itemsize * len(texts) > 64 * sum(len(text) + 1 for text in texts) + MOST_PADDING
     if kind.kind not in "US" or too_wide:
