@@ -10,7 +10,7 @@ import torch
 
 from pindown import Contrast, networks
 from pindown.errors import IdentifiabilityWarning
-from pindown.methods.contrast.restarts import GAIN, MAX_STARTS, train_with_restarts, widen
+from pindown.methods.contrast.estimator import GAIN, MAX_STARTS, train_with_restarts, widen
 from pindown.methods.fitting import Trained
 from pindown.methods.inputs import DataSummary
 from pindown.methods.parameters import default_weight_decay

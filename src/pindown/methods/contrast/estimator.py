@@ -32,7 +32,6 @@ from pindown.methods.contrast.objective import (
     best_temperature,
     start_at_shared_directions,
 )
-from pindown.methods.contrast.restarts import train_with_restarts
 from pindown.methods.diagnosis import (
     CHECKED_SAMPLES,
     ENOUGH_STEPS,
@@ -46,18 +45,29 @@ from pindown.methods.fitting import Trained, Training, batch_size_of
 from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, Prepared, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive_number
 from pindown.metrics.arrays import Matrix
-from pindown.networks import preprocessing
+from pindown.networks import SkipMLP, preprocessing
 from pindown.networks.encoder import Encoder, Make, is_cheap
 from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
-from pindown.training import TrainingDefaults, processes
+from pindown.training import TrainingDefaults, TrainingLog, processes
 
 TEMPERATURE_PAIRS = 1_024
 """Number of pairs by which `score` chooses a temperature, if the learned one is not that of InfoNCE."""
 
 OVERLAPPING, CLEARLY = 0.9, 0.1
 """Fraction of shifted values that agree from which on samples are windows; nats by which linear latents are better."""
+
+WIDER, WIDE_STEPS, MIN_STEPS, MAX_STARTS = 3, 5, 200, 3
+"""Factor by which the number of latents is increased; the widened encoder is trained for so many times fewer steps;
+number of steps below which a fit is too short to be checked; maximum number of starts."""
+
+GAIN = 0.15
+"""The encoder was folded if more latents lower the loss by so many nats: a folded or lost latent costs half a nat."""
+
+SMALL, LAST = 0.1, 100
+"""Size of the weights of new latents, relative to the others: from zero they would not start to grow; number of steps
+at the end whose mean loss counts, where samples are always new."""
 
 
 @dataclass(eq=False, repr=False)
@@ -379,3 +389,53 @@ def _part_of_process(pairing: Pairing, index: int, n_processes: int) -> Pairing:
     n = len(pairing) // n_processes * n_processes  # the same number for all
     per_anchor = ("anchors", "start", "skip", "size", "choices")
     return replace(pairing, **{name: getattr(pairing, name)[index:n:n_processes] for name in per_anchor})
+
+
+# ---- restarts on images -------------------------------------------------------------------------------------------
+
+
+def final_loss(log: TrainingLog) -> float:
+    """Return the loss at the end: of the validation set, or of the last steps if samples are always new."""
+    return log.validation_loss if log.held_out else float(np.mean(log.loss_curve[-LAST:]))
+
+
+@torch.no_grad()
+def widen(narrow: nn.Module, wide: nn.Module) -> None:
+    """Copy the weights of a network, and of all around it, into one with more latents; in place."""
+    theirs = wide.state_dict()
+    for name, ours in narrow.state_dict().items():
+        if theirs[name].shape == ours.shape:
+            theirs[name].copy_(ours)
+        else:
+            theirs[name].mul_(SMALL)[: len(ours)] = ours
+
+
+def train_with_restarts(training: Training, seed: int) -> Trained:
+    """Return the best start of a training on images, which restarts while more latents would lower the loss.
+
+    The loss of an encoder that is folded, or has lost a latent, stays on a plateau however long it is trained. With
+    more latents there is room to be injective: if the loss then clearly falls, training restarts from another seed.
+    """
+    est, n_wide = training.est, WIDER * training.summary.n_components
+    objective = training.new_objective(seed)
+    found = [training.trained(objective, training.minimise(objective, seed))]
+    for number in range(2, MAX_STARTS + 1):
+        objective, log = found[-1].objective, found[-1].log
+        assert isinstance(objective.encoder, Encoder)
+        widens = isinstance(objective.encoder.body, SkipMLP)  # its outputs are sums of linear layers
+        if not widens or log.n_iter < MIN_STEPS or log.shortfall:
+            break  # where more steps would help, more latents would seem to
+        wide = training.new_objective(seed + number, n_wide).to(training.prepared.device)
+        widen(objective, wide)
+        wide_log = training.minimise(wide, seed, f"wide {number}", max(1, est._n_steps // WIDE_STEPS))
+        gain = final_loss(log) - final_loss(wide_log)
+        if gain <= GAIN:
+            break
+        warn(
+            f"{type(est).__name__}: the encoder is folded, or has lost a latent: {WIDER} times as many latents lower "
+            f"the loss by {gain:.2f} nats. Training restarts: start {number} of at most {MAX_STARTS}. If all starts "
+            "end so, ask for more latents."
+        )
+        objective = training.new_objective(seed + number)
+        found.append(training.trained(objective, training.minimise(objective, seed + number, f"start {number}")))
+    return min(found, key=lambda each: final_loss(each.log))

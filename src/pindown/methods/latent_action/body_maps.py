@@ -44,7 +44,8 @@ N_ROUNDS = 8  # in which bodies agree on latents of their pairs; chosen on recor
 PENALTIES = np.logspace(-4, 4, 17)  # of ridge regressions, from which leave-one-out error chooses
 FORWARD_PENALTY = 1e-4  # of the forward model, relative to the mean square of its inputs
 DECODABLE, STRONG = 0.1, 0.2  # balanced accuracies above chance that are worth a warning; and if they may be chance
-NEW = 0.95  # fraction of the variance of latents that earlier displacements must not predict
+PREDICTABLE = 0.1  # fraction of the variance of latents that earlier displacements may predict without a warning
+SLOW, SWINGS = 0.5, 0.1  # actions are slow if earlier latents predict this fraction, and other directions add no more
 TOLERATED = 0.05  # balanced accuracy above chance up to which latents count as invariant: true actions reach as much
 MIN_GAIN = 0.01  # by which the removal must lower the accuracy of the worst probe
 MAX_LOSS = 0.02  # of R², within bodies and of transfer between them, that the removal may cost
@@ -100,22 +101,27 @@ def _scale(x: Observations) -> Matrix:
 # ---- innovations ------------------------------------------------------------------------------------------------
 
 
-def with_past(transitions: Transitions) -> tuple[Observations, Matrix] | None:
-    """Return displacements that have earlier ones, and what earlier ones predict of them, (m, d) each; None if few."""
+def with_past(transitions: Transitions) -> tuple[Observations, Observations] | None:
+    """Return displacements that have earlier ones, (m, d), and the earlier ones, (m, lags, d); None with too few."""
     change, follows = transitions.change, transitions.follows()
     known = np.all([np.roll(follows, lag) for lag in range(N_LAGS)], axis=0)
     known[:N_LAGS] = False
     which = np.flatnonzero(known)
     if len(which) < SAMPLES_PER_REGRESSOR * (N_LAGS * change.shape[1] + 1):
         return None
-    past = np.hstack([np.ones((len(which), 1)), *(change[which - lag] for lag in range(1, N_LAGS + 1))])
-    return change[which], past @ np.linalg.lstsq(past, change[which], rcond=None)[0]
+    return change[which], np.stack([change[which - lag] for lag in range(1, N_LAGS + 1)], 1)
+
+
+def _residuals(now: Observations, past: Observations) -> Matrix:
+    """Return what a regression on earlier values, (m, lags, d), does not predict; (m, d)."""
+    known = np.hstack([np.ones((len(now), 1)), past.reshape(len(now), -1)])
+    return np.asarray(now - known @ np.linalg.lstsq(known, now, rcond=None)[0], dtype=np.float64)
 
 
 def innovations(transitions: Transitions) -> Matrix | None:
     """Return the residuals of displacements given the earlier ones, (m, d); None with too few."""
     found = with_past(transitions)
-    return None if found is None else np.asarray(found[0] - found[1], dtype=np.float64)
+    return None if found is None else _residuals(*found)
 
 
 def innovation_variances(transitions: Transitions) -> Matrix:
@@ -149,15 +155,22 @@ def fit_to_innovations(transitions: Transitions, n_components: int) -> BodyMap:
 
 
 def _warn_if_predictable(transitions: Mapping[Body, Transitions], n_components: int) -> None:
-    """Warn if much of the displacements along the leading directions of innovations follows from earlier ones."""
-    new = {}
+    """Warn if much of some latents follows from earlier displacements, and not because the actions change slowly."""
+    follows = {}
     for body, each in transitions.items():
         if (found := with_past(each)) is not None:
-            change, predicted = found
-            axes = np.linalg.eigh(_moments(change - predicted))[1][:, -n_components:]
-            new[body] = float(((change - predicted) @ axes).var(0).sum() / (change @ axes).var(0).sum())
-    if new and (fraction := new[body := min(new, key=lambda name: new[name])]) < NEW:
-        message = f"{1 - fraction:.0%} of the variance of the latents of {body} follows from earlier displacements"
+            now, past = found
+            new = _residuals(now, past)
+            axes = np.linalg.eigh(_moments(new))[1][:, -n_components:]
+            latents = now @ axes
+            whole, own = (
+                1 - float(rest.var(0).sum() / latents.var(0).sum())
+                for rest in (new @ axes, _residuals(latents, past @ axes))
+            )
+            if own < SLOW or whole - own > SWINGS:
+                follows[body] = whole
+    if follows and (fraction := follows[body := max(follows, key=lambda name: follows[name])]) > PREDICTABLE:
+        message = f"{fraction:.0%} of the variance of the latents of {body} follows from earlier displacements"
         advice = "Actions that change slowly and a body that swings on look alike, and pairs or labels tell them apart."
         warn(IdentifiabilityWarning(f"LatentAction: {message}. {advice}", "predictable actions"))
 
@@ -224,25 +237,13 @@ def _moments(x: Observations) -> Matrix:
 
 @dataclass(frozen=True)
 class BodyRemoval:
-    """Whether `Forget` was applied to the latents, and what was measured on held-out episodes.
-
-    Attributes
-    ----------
-    applied : bool
-        Whether latents go through it.
-    reason : str
-        Why, or why not.
-    chance : float
-        Balanced accuracy of a guess of the body.
-    before, after : float
-        Balanced accuracy of the worst probe, without and with the removal; None if it was not tried.
-    """
+    """Whether `Forget` was applied to the latents, and what was measured on held-out episodes."""
 
     applied: bool
     reason: str
-    chance: float
-    before: float
-    after: float | None = None
+    chance: float  # balanced accuracy of a guess of the body
+    before: float  # that of the worst probe, without the removal
+    after: float | None = None  # and with it; None if it was not tried
 
     def __str__(self) -> str:
         return f"body removal {'applied' if self.applied else 'not applied'}: {self.reason}"

@@ -37,28 +37,16 @@ N_ROUNDS, RIDGE = 10, 1e-3  # of the fit of a distribution of directions, and fr
 class ComparedPair:
     """Two dictionaries, and the match of each atom of the smaller one, ``second``, in ``first``.
 
-    Attributes
-    ----------
-    pw_mcc : float
-        Mean cosine of matched atoms.
-    chance : float
-        The same for directions drawn at random, as many.
-    floor : float
-        The same if the atoms of ``first`` are replaced by random directions from the angular central Gaussian that fits
-        them: what two dictionaries share because both lie along the directions in which activations vary.
-    match : AtomMatch
-        The atom of ``first`` for each of ``second``, and the cosine of both.
-    bands : tuple of FiringBand
-        Mean cosine by how often features of ``second`` fire; empty without activations.
+    The floor is what two dictionaries share because both lie along the directions in which activations vary.
     """
 
     first: str
     second: str
-    pw_mcc: float
-    chance: float
-    floor: float
-    match: AtomMatch
-    bands: tuple[FiringBand, ...]
+    pw_mcc: float  # mean cosine of matched atoms
+    chance: float  # the same for as many random directions
+    floor: float  # the same if atoms of ``first`` are drawn from the angular central Gaussian that fits them
+    match: AtomMatch  # the atom of ``first`` for each of ``second``, and the cosine of both
+    bands: tuple[FiringBand, ...]  # mean cosine by how often features of ``second`` fire; empty without activations
 
     @property
     def found(self) -> float:
