@@ -171,11 +171,7 @@ class Data:
 
 
 def samples_with_next(n_samples: int, groups: NDArray[np.generic] | None = None) -> NDArray[np.int64]:
-    """Return the samples that have a next sample, of the same group if there are groups.
-
-    >>> samples_with_next(5, np.array([1, 1, 1, 2, 2])).tolist()
-    [0, 1, 3]
-    """
+    """Return the samples that have a next sample, of the same group if there are groups."""
     rows = np.arange(n_samples - 1) if groups is None else np.flatnonzero(groups[:-1] == groups[1:])
     if len(rows) < 2:
         message = f"There is {len(rows)} pair in n_samples={n_samples}. Give at least 2. Are the samples in order?"

@@ -259,9 +259,7 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
     }
 
 
-BLOCK_BYTES, ROWS_BYTES = 1 << 26, 1 << 30
-"""Bytes, in float64, of a block of samples, and of all that `first_samples` takes into memory."""
-
+BLOCK_BYTES, ROWS_BYTES = 1 << 26, 1 << 30  # in float64, of a block of samples, and of what `first_samples` takes
 WHITEN_SAMPLES = 20_000  # samples that moments are estimated from if a source does not know how many it has
 
 

@@ -16,14 +16,11 @@ from pindown.networks.preprocessing import Preprocessing, Rescale
 from pindown.networks.spaces import Space
 from pindown.networks.vectors import linear
 
-MADE_BY = "made_by"
-"""Attribute of a network with the call that made it, (make, n_in, n_out), so that loading can repeat it."""
-
-ENCODE_SAMPLES, ENCODE_BYTES, ENCODED_AT_ONCE = 65_536, 1 << 28, 4_096
-"""Samples and bytes per encoded block, which bound the memory of `transform`; samples read at once from a source."""
-
-CHEAP_PARAMETERS, PADDED_SAMPLES = 5_000_000, 256
-"""Number of weights up to which a network for vectors is run in float64; size of the blocks of other networks."""
+MADE_BY = "made_by"  # attribute of a network: the call that made it, (make, n_in, n_out), which loading repeats
+ENCODE_SAMPLES, ENCODE_BYTES = 65_536, 1 << 28  # samples and bytes per encoded block: they bound memory
+ENCODED_AT_ONCE = 4_096  # samples that are read at once from a source
+CHEAP_PARAMETERS = 5_000_000  # number of weights up to which a network for vectors is run in float64
+PADDED_SAMPLES = 256  # size of the blocks of other networks
 
 Shape = int | tuple[int, ...]
 """Shape of a sample: its number of features, or (t, c) for sequences, (c, h, w) for images."""
