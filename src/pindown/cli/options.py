@@ -1,7 +1,4 @@
-"""Options that several commands share, each declared once, in frozen values.
-
-A command takes such a value as one argument: `with_options` gives the shell an option for each of its fields.
-"""
+"""Options that several commands share: `with_options` gives the shell an option for each field of a frozen value."""
 
 from __future__ import annotations
 

@@ -170,11 +170,7 @@ def _push_any(layer: Decoder, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _PlainNormalisation(TorchFunctionMode):
-    """Compute normalisations by elementary operations.
-
-    PyTorch treats their means and variances as constants when their forward derivatives are differentiated again: a
-    penalty on a Jacobian would have the right value and a wrong gradient.
-    """
+    """Compute normalisations by elementary operations: PyTorch's have wrong derivatives of forward derivatives."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

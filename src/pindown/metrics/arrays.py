@@ -32,10 +32,7 @@ def read_pair(
 
 
 def read_matrix(name: str, values: ArrayLike) -> Matrix:
-    """Return values as a matrix of doubles; raise `InputError` if they are no matrix or not finite.
-
-    A column that varies by rounding errors alone, as that of a dead unit may, becomes constant.
-    """
+    """Return values as a finite matrix of doubles, or raise; columns that vary by rounding alone become constant."""
     try:
         a = as_array(values, name)
     except (TypeError, ValueError, RuntimeError) as error:

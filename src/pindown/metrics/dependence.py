@@ -111,10 +111,7 @@ def squared_correlation(a: Matrix, b: Matrix) -> float:
 
 @dataclass(frozen=True)
 class Confounding:
-    """What a label and a nuisance share, and so what invariance to the nuisance costs; all in bits.
-
-    ``bits`` is I(label; e), ``label_bits`` H(label), ``nuisance_bits`` H(e).
-    """
+    """Bits that a label and a nuisance share, I(label; e), and their entropies H(label) and H(e)."""
 
     bits: float
     label_bits: float

@@ -26,10 +26,7 @@ MAX_DRAWS = 200
 
 
 def thin(groups: Labels, cells: Labels, max_samples: int, rng: np.random.Generator) -> Labels:
-    """Choose about ``max_samples`` samples: fewer of each group first, and only then fewer groups.
-
-    Evidence is counted in groups, so they go last; and rare kinds of them stay.
-    """
+    """Choose about ``max_samples`` samples: fewer of each group first, and only then fewer groups."""
     n = len(groups)
     if n <= max_samples:
         return np.arange(n)

@@ -1,8 +1,4 @@
-"""Structure kept: what an embedding still shows of the data within each level of a nuisance, without labels.
-
-A constant is invariant to everything, so that leakage alone says nothing. Within one batch there is no batch effect:
-what is close there should stay close.
-"""
+"""Structure kept: what an embedding still shows of the data within each level of a nuisance, without labels."""
 
 import math
 from dataclasses import dataclass

@@ -90,10 +90,7 @@ class FitRequest:
         return plan_for(self.estimator, self.sample, prepared, self.audited)
 
     def planned(self) -> tuple[Recipe, tuple[str, ...]]:
-        """Return the recipe with what the data decide, and notes that say why.
-
-        The notes also name conditions that fail, and samples or groups that an audit would lack.
-        """
+        """Return the recipe with what the data decide, and notes that say why and which conditions fail."""
         notes, summary = self.chosen.notes, self.prepared.summary
         recipe = self.recipe.having({**self.chosen.parameters, "n_components": summary.n_components})
         if self.recipe.n_components is None and summary.notes:
@@ -109,10 +106,7 @@ class FitRequest:
 
     @contextmanager
     def begun(self, place: Place, command: str, *, force: bool) -> Iterator[tuple[Run, bool]]:
-        """Begin a run, or resume the unfinished one of the same request; yield it and whether it was resumed.
-
-        What is left open is planned before. The place is held until the end of the block.
-        """
+        """Begin a run, or resume the unfinished one of the same request; yield it and whether it was resumed."""
         data, columns = self.data, self.columns.as_dict()
         images = {"pictures": dict(self.image_options)} if self.image_options else {}
         requested = {"data": fingerprint(self.source), "columns": columns, **asdict(self.recipe), **images}
@@ -146,10 +140,7 @@ def _sample(data: Data) -> Data:
 
 
 def train(place: Place, run: Run, request: FitRequest, *, device: str | None) -> BaseEncoder:
-    """Train the estimator of a request by the recipe of its run.
-
-    A failure leaves nothing behind, unless there is a checkpoint from which the same command resumes.
-    """
+    """Train the estimator of a request; a failure leaves nothing behind unless a checkpoint can be resumed."""
     try:
         parameters = run.recipe.parameters(checkpoint=run.checkpoint, device=device, verbose=True)
         return request.estimator.set_params(**parameters).fit(request.prepared)
@@ -191,10 +182,7 @@ class Encoded:
 
 
 def encode(estimator: BaseEncoder, data: Data, n_folds: int) -> Encoded:
-    """Encode the samples of a fit; where there are labels, each by a refit that has not seen it.
-
-    An encoder can memorise the labels of its samples.
-    """
+    """Encode the samples of a fit; where there are labels, each by a refit that has not seen it."""
     columns = {} if data.ids is None else {data.id_name: data.ids}
     notes: tuple[str, ...] = ()
     if n_folds and (data.signal is not None or data.given is not None):
@@ -249,11 +237,7 @@ def _write_annotated(run: Run, source: TableFile, encoded: Encoded, scores: Mapp
 
 
 def encode_new(run: Run, source: Source, address: str | None = None) -> tuple[list[str], Encoded]:
-    """Encode what `open_data` opened by the encoder of a run; return the names of the latents, and the latents.
-
-    ``address`` is that of the estimator, if it is not installed as a method. Columns are found by name; images are read
-    like those of the fit, unless options say otherwise.
-    """
+    """Return the names of the latents, and latents of new data; ``address`` is that of an estimator not installed."""
     was, estimator, missing = run.columns, run.load(estimator=address), ""
     match source:
         case Activations():

@@ -105,10 +105,7 @@ class Run:
         return kind
 
     def load(self, *, device: str | None = None, estimator: str | None = None) -> BaseEncoder:
-        """Return the fitted estimator; raise an InputError if its file is missing, damaged, or of another run.
-
-        ``estimator`` is the address of its class, if that is not installed as a method.
-        """
+        """Return the fitted estimator, or raise; ``estimator`` is the address of a class that is not installed."""
         kind, path = self.kind(estimator), self.path / ESTIMATOR
         if not path.is_file():
             raise InputError("run", f"{self.path} has no {ESTIMATOR}: fit again.")

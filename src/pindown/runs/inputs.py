@@ -71,13 +71,7 @@ Source = TableFile | Images | Activations
 
 
 def open_data(path: Path, options: Mapping[str, Any]) -> Source:
-    """Return a data file, or a folder of images or activations; read nothing but the names of columns.
-
-    Raises
-    ------
-    InputError
-        If options of images are given together with something else.
-    """
+    """Return a data file, or a folder of images or activations; read nothing but the names of columns."""
     if path.is_dir() and not (path / RECORD).is_file():
         return Images(path, options)
     for name in options:

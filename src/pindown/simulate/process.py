@@ -92,10 +92,7 @@ class Process(GeneratorSource):
     def sample(
         self, n: int, *, random_state: RandomState = None, device: Device = "cpu", dtype: torch.dtype = torch.float32
     ) -> Sample:
-        """Draw n independent samples with their latents.
-
-        A generator passed as `random_state` must be on the same device. It is advanced.
-        """
+        """Draw n independent samples with their latents; a generator passed as `random_state` is advanced."""
         check_positive(n=n)
         device = torch.device(device)
         return self._draw(n, generator(random_state, device), device, dtype)

@@ -1,7 +1,4 @@
-"""The variational autoencoder of `Dictionary`: a bound of the likelihood that no linear map of the latents changes.
-
-`Decodes` is what estimators with a decoder share.
-"""
+"""The variational autoencoder of `Dictionary`: a bound of the likelihood that no linear map of the latents changes."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ def random_numbers(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, 
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder and a decoder to standardised observations: vectors feature by feature, images as a whole.
-
-    Shared by all autoencoders, whatever they minimise: units, observation noise, and linear paths that can be set.
-    """
+    """An encoder and a decoder to standardised observations: vectors feature by feature, images as a whole."""
 
     centre: Tensor
     scale: Tensor

@@ -88,10 +88,7 @@ def _derivatives(decoder: Decoder, z: Tensor, found: Outputs, directions: Matrix
 
 @torch.no_grad()
 def mean_changes(decoder: Decoder, z: Tensor, found: Outputs, directions: Matrix) -> Matrix:
-    """Return how much each output changes, in its spreads, if one new latent is that of another sample; (m, d).
-
-    It sees what derivatives do not: jumps, rounding, parts of a decoder that hide from differentiation.
-    """
+    """Return how much each output changes, jumps too, if one new latent is that of another sample; (m, d)."""
     back = torch.as_tensor(directions.copy(), device=z.device, dtype=z.dtype)  # (d, d): one for each new latent
     new, size = z @ torch.linalg.inv(back.double()).to(z), max(2, AT_ONCE // math.prod(found.shape))
     total = torch.zeros(len(back), math.prod(found.shape), dtype=torch.float64, device=z.device)

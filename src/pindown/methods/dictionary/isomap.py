@@ -1,8 +1,4 @@
-"""Isomap initialisation of an autoencoder.
-
-With a linear initialisation the latents are a projection of the data. If that folds them, so that distant samples share
-latents, every restart ends with a poor likelihood. Distances along the data are not affected by folds.
-"""
+"""Isomap initialisation of an autoencoder: distances along the data are not affected by folds."""
 
 from __future__ import annotations
 
@@ -153,10 +149,7 @@ def explained_by_latents(model: EncoderDecoder, x: Tensor) -> float:
 
 
 def _neighbour_space(model: EncoderDecoder, x: Tensor, device: str | torch.device) -> Matrix:
-    """Return the space in which neighbours are found: preprocessed samples, of images their leading directions.
-
-    They are whitened, since a direction in which the data vary little may be the one that keeps folds apart.
-    """
+    """Return whitened samples, of images their leading directions, in which neighbours are found."""
     found = model.encoder.preprocess(x)
     if found.ndim == 2:
         return found.cpu().numpy()

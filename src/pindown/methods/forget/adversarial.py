@@ -261,10 +261,7 @@ class Rebuild(nn.Module):
 
 
 def orthonormal(encoder: Encoder) -> tuple[Encoder, Tensor]:
-    """Return a linear encoder of features in their own units, with orthonormal rows; and the map back to its latents.
-
-    With rows B of whitened data, B Wᵀ = R M: both have the same row space, and so the same invariances.
-    """
+    """Return a linear encoder of features in their own units with orthonormal rows, and the map B Wᵀ = R M back."""
     body, first = encoder.body, encoder.preprocess
     assert isinstance(body, Frame)
     with torch.no_grad():

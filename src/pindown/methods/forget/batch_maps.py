@@ -103,10 +103,7 @@ def level_effects(x: Matrix, level: Labels, n_levels: int, strata: Labels) -> Ef
 
 
 def _of_levels(design: Matrix, target: Matrix, weight: Matrix, n_levels: int) -> tuple[Matrix, Matrix]:
-    """Return the effect of each level by weighted least squares, (levels, d), and its error variance for unit noise.
-
-    The weighted sum of the effects of levels is zero; the effects of labels include the mean.
-    """
+    """Return the effect of each level by weighted least squares, (levels, d), and its error variance for unit noise."""
     inverse = np.linalg.pinv(design * np.sqrt(weight)[:, None]) * np.sqrt(weight)  # (labels + levels, cells)
     inverse = inverse[-n_levels:]
     frequency = weight @ design[:, -n_levels:] / weight.sum()
@@ -115,11 +112,7 @@ def _of_levels(design: Matrix, target: Matrix, weight: Matrix, n_levels: int) ->
 
 
 def _shrunk(effect: Matrix, error: Matrix, few: Matrix, *, towards: Matrix | float) -> Matrix:
-    """Shrink the effects (levels, d) of small levels, and those that are no larger than their error variance.
-
-    No effect moves by more than its standard error (Efron and Morris, 1972): otherwise a few large effects would be
-    shrunk because most effects are small.
-    """
+    """Shrink small effects (levels, d), each by at most its standard error (Efron and Morris, 1972)."""
     away = effect - towards
     true = np.maximum((away**2 - error).mean(1, keepdims=True), 0.0)
     moved = away * error / np.maximum(true + error, 1e-300)
@@ -343,8 +336,7 @@ def fit_batch_maps(
         removes=removes,
         labels=labels,
         n_seen=n_seen,
-        n_starts=N_STARTS,
-        random_state=random_state,
+        seeds=range(random_state, random_state + N_STARTS),
     )
     maps = replace(maps, mixture=mixture)
     for _ in range(N_REFINEMENTS if matters and n_clusters > 1 else 0):

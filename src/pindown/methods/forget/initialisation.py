@@ -166,10 +166,7 @@ class AdversarialSummary(ForgetSummary):
         return training.trained(objective, log, learned)
 
     def _minimised(self, objective: AdversarialObjective, training: Training, seed: int) -> TrainingLog:
-        """Train; reset linear latents to their initialisation if the classifier has memorised its samples.
-
-        The initialisation is a closed form that generalises. Latents trained against an overfit classifier do not.
-        """
+        """Train; reset linear latents to their initialisation if the classifier has memorised its samples."""
         initial = copy.deepcopy(objective.averaged.state_dict()) if self.linear else None
         log = training.minimise(objective, seed)
         loss = self.held_out.classifier_loss(objective)
@@ -307,10 +304,7 @@ def _counted(
 
 
 def _in_own_units(objective: AdversarialObjective, d: int) -> tuple[Encoder, Rebuild, Matrix | None]:
-    """Return the averaged encoder, the map back to observations, and the rows of a linear encoder.
-
-    A linear encoder is that of features in their own units, with orthonormal rows.
-    """
+    """Return the averaged encoder, the map back to observations, and the orthonormal rows of a linear encoder."""
     encoder, decoder = (copy.deepcopy(network) for network in objective.averaged)
     assert isinstance(encoder, Encoder)
     first, components, back = encoder.preprocess, None, torch.eye(d)

@@ -6,6 +6,7 @@ component, is removed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -109,10 +110,9 @@ def fit_mixture(
     removes: bool = True,
     labels: Labels | None = None,
     n_seen: int | None = None,
-    n_starts: int = 1,
-    random_state: int = 0,
+    seeds: Sequence[int] = (0,),
 ) -> Mixture:
-    """Fit a mixture by expectation-maximisation, initialised by k-means; of several starts, keep the likeliest.
+    """Fit a mixture by expectation-maximisation, initialised by k-means; of several seeds, keep the likeliest.
 
     Components should have about diagonal covariances. ``start`` (batches, d) are initial shifts of batches; without
     ``removes`` batches differ in composition only. ``labels`` (n,) are known components, −1 where one is unknown.
@@ -135,11 +135,10 @@ def fit_mixture(
         number = _nearest_class(even, labels, n_components)
         known = np.eye(n_components)[number]
         return maximised(x, batch, known, start, removes=removes, labels=labels, n_seen=n_seen)
-    seeds = range(random_state, random_state + n_starts)
     starts = [KMeans(n_components, n_init=1, random_state=seed % 2**32).fit_predict(even) for seed in seeds]
     each = np.eye(n_components)
     found = [maximised(x, batch, each[number], start, removes=removes, n_seen=n_seen) for number in starts]
-    return max(found, key=lambda each: each.log_likelihood(x, batch).mean()) if n_starts > 1 else found[0]
+    return max(found, key=lambda each: each.log_likelihood(x, batch).mean())
 
 
 def maximised(
@@ -229,7 +228,7 @@ def selected_start(
     most = number_of_components(len(x))
 
     def score(start: Matrix, n: int, *, removes: bool = True) -> Vector:
-        found = fit_mixture(x[used], batch[used], start, min(n, len(used)), removes=removes, random_state=random_state)
+        found = fit_mixture(x[used], batch[used], start, min(n, len(used)), removes=removes, seeds=(random_state,))
         return found.log_likelihood(x[held], batch[held])
 
     start, few = 0 * apart, -(-most // 4)  # with many components most shifts are equally likely
@@ -281,11 +280,7 @@ def _moments(x: Matrix, batch: Labels, responsibility: Matrix, n_batches: int) -
 def _shifted(
     n: Matrix, mean: Array3, shift: Matrix, variances: Matrix, prior: Vector, total: Vector
 ) -> tuple[Matrix, Array3, Vector]:
-    r"""Return shifts of batches, offsets of components within them, and the prior of the latter, by dimension.
-
-    The mean of a component in a batch has the variance S (1/n + 1/prior), so large batches have about equal weights.
-    The prior is S over the variance of offsets, by the method of moments.
-    """
+    """Return shifts of batches, offsets of components, of variance S (1/n + 1/prior), and this prior by moments."""
     count = n[:, :, None]
     for _ in range(5):
         weight = count * prior / (count + prior)  # (batches, components, d)

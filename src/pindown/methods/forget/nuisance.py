@@ -172,11 +172,7 @@ class NuisanceTable:
         ]
 
     def label_weights(self) -> np.ndarray:
-        """Return the weight of a sample in predictions of its given label, by level and stratum; (levels, n_strata).
-
-        Within each level the labels that occur with it have the same total weight. So the nuisance does not predict the
-        label, and latents that predict the label need not hold the nuisance.
-        """
+        """Return weights by which no level predicts the given label, of equal totals; (levels, n_strata)."""
         table = np.zeros((self.n_levels, self.n_strata), dtype=np.float32)
         table[self.level, self.strata] = balanced(self.strata, self.level)
         return table
