@@ -71,7 +71,7 @@ class Measure:
 
     name: str
     compare: Callable[[Matrix, Matrix], float]
-    chance: Callable[[Matrix], float]
+    chance: Callable[[Matrix], float] = lambda latents: 0.0
     in_order: bool = False  # whether latents must be brought into a common order first
     of_latents: bool = True  # of which a constant one agrees with nothing
 
@@ -93,7 +93,7 @@ def measure_for(
     ['MCC', 'R² after a rotation', 'R² after a linear map']
     """
     if not free.allows:
-        return Measure("R²", _plain_r2, lambda latents: 0.0, of_latents=False)
+        return Measure("R²", _plain_r2, of_latents=False)
     if free.within(theory.SCALED_PERMUTATION):
         return Measure("MCC", metrics.mcc, _chance_mcc)
     if free.within(theory.ORTHOGONAL):
@@ -104,14 +104,14 @@ def measure_for(
         return Measure(linear, metrics.linear_r2, lambda z: metrics.chance_linear_r2(*z.shape))
     smooth = "R² after a smooth map"
     if Freedom.PER_LEVEL in free.allows and levels is not None:
-        return Measure(f"{smooth} per level", lambda a, b: _by_level(a, b, levels), lambda latents: 0.0)
+        return Measure(f"{smooth} per level", lambda a, b: _by_level(a, b, levels))
     if free == theory.BLOCKWISE and blocks is not None:
         by_block = partial(_by_block, blocks=blocks)
         return Measure(f"{smooth} per block", by_block, partial(_rotated, blocks=blocks), in_order=True)
     if free.within(theory.ELEMENTWISE):
         by_rank = partial(metrics.mcc, method="spearman")
         return Measure("MCC of ranks", by_rank, partial(_chance_mcc, method="spearman"))
-    return Measure(smooth, _by_level, lambda latents: 0.0)
+    return Measure(smooth, _by_level)
 
 
 def _plain_r2(first: Matrix, second: Matrix) -> float:

@@ -65,7 +65,7 @@ def render(audit: Audit) -> str:
         matching=_matching(pictures),
         latents=_latents(pictures, colourings),
         curves=_curves(pictures),
-        images=[*_images(pictures), *(picture(strip.picture, strip.caption) for strip in audit.evidence.strips)],
+        images=[*_images(pictures), *audit.evidence.strips],
         support=None if pictures.support is None else _support(pictures.support),
         by_truth=None if pictures.by_truth is None else _by_truth_figure(pictures.by_truth, names),
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from pindown._names import printed
 from pindown.auditing.agreement import HALVES, Agreement, Measure, measure_for
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.verdict import Verdict, unchecked
-from pindown.auditing.page import fill, write_whole
+from pindown.auditing.page import fill, save_result
 from pindown.auditing.refits import MAX_HELD_OUT, Samples
 from pindown.auditing.result import plain
 from pindown.data.data import Data, as_array
@@ -265,16 +265,8 @@ class EmbeddingAudit:
 
     def save(self, path: str | Path) -> Path:
         """Write a page (``.html``) or the numbers (``.json``), whole or not at all; return the path."""
-        path = Path(path)
-        match path.suffix.lower():
-            case ".json":
-                text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
-            case ".html":
-                text = fill("embedding.html.j2", title=f"Audit of {self.method}", found=self)
-            case ending:
-                raise InputError("path", f"`path` must end in .html or .json, not in {ending or 'nothing'!r}.")
-        write_whole(text, path)
-        return path
+        page = partial(fill, "embedding.html.j2", title=f"Audit of {self.method}", found=self)
+        return save_result(path, self.to_dict, page)
 
 
 # ---- audits ---------------------------------------------------------------------------------------------------------
@@ -319,20 +311,27 @@ def audit_embedder(
     compared = _Compared(others, nulls[0], held_out.X, units[rows], rng)
     own = named.take(rows)
     n_clusters = next((len(np.unique(column)) for column in own.labels.values()), N_CLUSTERS)
-    measures = [_measure(embedder.leaves_open), _distances(), _clusters(n_clusters)]
+    free = embedder.leaves_open
+    measures = [
+        Measure("neighbours kept", _neighbours_kept) if free is NEIGHBOURS else measure_for(free),
+        Measure("rank correlation of distances", _distances_kept),
+        Measure(f"adjusted Rand index of {n_clusters} clusters", partial(_clusters_kept, n_clusters=n_clusters)),
+    ]
     agreement, *stability = (_agreements(measure, others, parts, nulls) for measure in measures)
     is_learned = y is not None and not any(np.array_equal(data.signal, column) for column in named.nuisance.values())
     is_learned = is_learned and math.prod(data.signal.shape[1:]) <= MOST_COLUMNS  # positives are no label
     same = all(np.array_equal(others[0], each) for each in others[1:])
     notes = ["fits with other seeds are equal: this method uses no seed, and only halves tell"] * same
-    if groups is None and (alike := _likeness_of_neighbours(samples.X)) > SERIES:
+    features = standardise(samples.X.reshape(len(samples), -1).astype(np.float64))
+    alike = float((features[1:] * features[:-1]).mean())  # of a series near 1, of independent samples near 0
+    if groups is None and alike > SERIES:
         notes.append(
-            f"samples are like the next ones (correlation {alike:.2f}), so held-out samples are like those of the"
+            f"samples are like the next ones (correlation {alike:.2f}), so held-out samples are like those of the fit, "
+            "and scores too high: pass blocks of time, or sessions, as groups"
         )
-        notes[-1] += " fit, and scores too high: pass blocks of time, or sessions, as groups"
     return EmbeddingAudit(
         embedder.title,
-        embedder.leaves_open,
+        free,
         agreement,
         tuple(chain.from_iterable(stability)),
         compared.decoded("y", held_out.data.signal) if is_learned else None,
@@ -344,12 +343,6 @@ def audit_embedder(
         n_fits + 4,
         tuple(notes),
     )
-
-
-def _likeness_of_neighbours(X: Array) -> float:
-    """Return the correlation of samples with the next ones: of a series near 1, of independent samples near 0."""
-    x = standardise(X.reshape(len(X), -1).astype(np.float64))
-    return float((x[1:] * x[:-1]).mean())
 
 
 def audit_alone(
@@ -389,11 +382,8 @@ def audit_alone(
     if X is not None:
         check_same_samples("Z", z, "X", as_array(X))
     rows = np.sort(rng.permutation(len(z))[:MAX_HELD_OUT])
-    own, compared = (
-        named.take(rows),
-        _Compared([z[rows]], None, None if X is None else as_array(X)[rows], units[rows], rng),
-    )
-    nuisances, decoded, structure = compared.named(own)
+    compared = _Compared([z[rows]], None, None if X is None else as_array(X)[rows], units[rows], rng)
+    nuisances, decoded, structure = compared.named(named.take(rows))
     counts = len(z), len(rows)
     return EmbeddingAudit(name, None, (), (), None, nuisances, decoded, structure, None, (), *counts)
 
@@ -470,30 +460,17 @@ class _Compared:
         )
 
 
-def _measure(free: Indeterminacy) -> Measure:
-    """Return the score that ignores what is free."""
-    if free is not NEIGHBOURS:
-        return measure_for(free)
-
-    def kept(a: Matrix, b: Matrix) -> float:
-        return structure_kept(a, b, np.zeros(len(a)), random_state=0).neighbours
-
-    return Measure("neighbours kept", kept, lambda z: 0.0)
+def _neighbours_kept(a: Matrix, b: Matrix) -> float:
+    return structure_kept(a, b, np.zeros(len(a)), random_state=0).neighbours
 
 
-def _distances() -> Measure:
-    def correlated(a: Matrix, b: Matrix) -> float:
-        return float(spearmanr(pdist(a[:N_DISTANCES]), pdist(b[:N_DISTANCES])).statistic)
-
-    return Measure("rank correlation of distances", correlated, lambda z: 0.0)
+def _distances_kept(a: Matrix, b: Matrix) -> float:
+    return float(spearmanr(pdist(a[:N_DISTANCES]), pdist(b[:N_DISTANCES])).statistic)
 
 
-def _clusters(n_clusters: int) -> Measure:
-    def shared(a: Matrix, b: Matrix) -> float:
-        first, second = (KMeans(n_clusters, n_init=3, random_state=0).fit_predict(z) for z in (a, b))
-        return float(adjusted_rand_score(first, second))
-
-    return Measure(f"adjusted Rand index of {n_clusters} clusters", shared, lambda z: 0.0)
+def _clusters_kept(a: Matrix, b: Matrix, n_clusters: int) -> float:
+    first, second = (KMeans(n_clusters, n_init=3, random_state=0).fit_predict(z) for z in (a, b))
+    return float(adjusted_rand_score(first, second))
 
 
 def _agreements(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from pindown.auditing.checks.arrays import held_out_r2, paired_samples
 from pindown.auditing.checks.noise import LINEAR as BY_A_LINEAR_MAP
 from pindown.auditing.checks.noise import MATCHED, WITHIN
 from pindown.auditing.checks.verdict import Verdict
+from pindown.auditing.page import Drawing
 from pindown.auditing.refits import Estimator, Refits, Samples, exchange, latent_matrix
 from pindown.data.data import as_array
 from pindown.data.labels import as_numbers, combined, is_quantity
@@ -64,15 +65,6 @@ class AuditScore:
         return f"{self.name}: {value}{yours} (chance {bounded(self.chance, self.unit)}{floor}{p})"
 
 
-class HeldOutScore(Protocol):
-    """The score that a fit has on its own validation set."""
-
-    name: str
-    score: float
-    chance: float | None
-    rows: str
-
-
 @dataclass(frozen=True)
 class Control:
     """A trial whose outcome is known: nothing must be found where nothing is, and an added leak must be found."""
@@ -95,14 +87,6 @@ class Objection:
 
 
 @dataclass(frozen=True, eq=False)
-class Strip:
-    """Pictures side by side, bytes (height, width, 3), and what they show."""
-
-    picture: NDArray[np.uint8]
-    caption: str
-
-
-@dataclass(frozen=True, eq=False)
 class Evidence:
     """Scores, controls, and the reasons to think that nothing was learned."""
 
@@ -112,7 +96,7 @@ class Evidence:
     leakage: Leakage | None = None  # of a nuisance
     verdicts: tuple[Verdict, ...] = ()  # on assumptions
     block: SharedBlock | None = None  # the part of the latents that positives share, if not all
-    strips: tuple[Strip, ...] = ()  # for the page
+    strips: tuple[Drawing, ...] = ()  # pictures for the page
 
 
 Test = Callable[[Any, Samples, np.random.Generator], AuditScore]

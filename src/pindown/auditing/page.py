@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from pindown._files import atomic_path, require_writable
 from pindown._names import printed
+from pindown.errors import InputError
 
 Array = NDArray[np.floating[Any]]
 
@@ -180,6 +182,17 @@ def _plotly() -> str:
     from plotly.offline import get_plotlyjs
 
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+
+
+def save_result(path: str | Path, numbers: Callable[[], object], page: Callable[[], str]) -> Path:
+    """Write a page (``.html``) or numbers (``.json``), whole or not at all; return the path."""
+    path = Path(path)
+    if (ending := path.suffix.lower()) not in (".html", ".json"):
+        raise InputError("path", f"`path` must end in .html or .json, not in {ending or 'nothing'!r}.")
+    check_writable(path)
+    text = page() if ending == ".html" else json.dumps(numbers(), indent=1, ensure_ascii=False, allow_nan=False)
+    write_whole(text, path)
+    return path
 
 
 def write_whole(text: str, path: Path) -> None:

@@ -36,33 +36,15 @@ class Count:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to fit, which claim could be supported, and what is missing; prints as text.
+    """What to fit, which claim could be supported, and what is missing; prints as text."""
 
-    Parameters
-    ----------
-    estimator : str
-        The call to make.
-    theorem : Theorem or None
-        The one that would apply.
-    n_components : int
-        The number of latents.
-    verdicts : tuple of Verdict
-        What the data say before training.
-    needs : tuple of str
-        What is missing; empty if nothing is.
-    counts : tuple of Count
-        For a label that is signal: all theorems that count its levels.
-    notes : tuple of str
-        What the plan assumes.
-    """
-
-    estimator: str
-    theorem: Theorem | None
+    estimator: str  # the call to make
+    theorem: Theorem | None  # the one that would apply
     n_components: int
-    verdicts: tuple[Verdict, ...]
-    needs: tuple[str, ...] = ()
-    counts: tuple[Count, ...] = ()
-    notes: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...]  # what the data say before training
+    needs: tuple[str, ...] = ()  # what is missing; empty if nothing is
+    counts: tuple[Count, ...] = ()  # for a label that is signal: all theorems that count its levels
+    notes: tuple[str, ...] = ()  # what the plan assumes
 
     @property
     def outcome(self) -> Outcome:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +19,8 @@ from pindown.auditing.agreement import HALVES, Agreement, SharedBlock, bounded
 from pindown.auditing.checks.conditions import INVARIANT_LATENTS, STRUCTURE_KEPT, needed
 from pindown.auditing.checks.noise import Band, Noise
 from pindown.auditing.checks.verdict import Outcome, Verdict, unchecked
-from pindown.auditing.evidence import AuditScore, Control, Evidence, HeldOutScore, Objection
-from pindown.auditing.page import check_writable, write_whole
+from pindown.auditing.evidence import AuditScore, Control, Evidence, Objection
+from pindown.auditing.page import save_result
 from pindown.metrics import Leakage
 from pindown.theory import EXACT_RECONSTRUCTION, NOISY
 from pindown.theory.structure import Block
@@ -98,7 +97,7 @@ class Audit:
     n_shared: int = 0  # if fits disagree: directions that all of them share
     feature_noise: Noise | None = None  # of single features of X; None where it was not measured
     band: Band | None = None  # the recovery that this noise allows
-    held_out: HeldOutScore | None = None  # of your fit, on its own validation set, as `pindown fit` prints it
+    held_out: object = None  # of your fit, on its own validation set, as `pindown fit` prints it
     recovery: tuple[AuditScore, ...] = ()  # compared with the ground truth, if it was given
     warned: tuple[str, ...] = ()  # by the refits
     n_samples: int = 0
@@ -373,17 +372,9 @@ class Audit:
         OSError
             If the file cannot be written.
         """
-        path = Path(path)
-        if path.suffix.lower() not in (".html", ".json"):
-            raise ValueError(f"save: {path.name!r} must end in .html, for a page, or in .json, for the numbers.")
-        check_writable(path)
-        if path.suffix.lower() == ".json":
-            write_whole(json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False), path)
-        else:
-            from pindown.auditing.audit_page import render
+        from pindown.auditing.audit_page import render
 
-            write_whole(render(self), path)
-        return path
+        return save_result(path, self.to_dict, lambda: render(self))
 
 
 SAVED = (

@@ -16,7 +16,8 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from pindown.auditing.checks.nuisances import leakage_verdict
 from pindown.auditing.checks.samples import common_levels, enough_samples
-from pindown.auditing.evidence import N_PERMUTATIONS, AuditScore, Evidence, Objection, Strip, leak_controls, leak_score
+from pindown.auditing.evidence import N_PERMUTATIONS, AuditScore, Evidence, Objection, leak_controls, leak_score
+from pindown.auditing.page import Drawing, picture
 from pindown.auditing.plans import Plan, Summary
 from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
@@ -309,12 +310,12 @@ def _with_pairs(
         yield AuditScore(f"latents of another body, mapped with {n} pairs (R²)", float(np.mean(scores)), 0.0)
 
 
-def _steps_ahead(fit: LatentAction, bodies: Mapping[Body, Transitions]) -> tuple[list[AuditScore], tuple[Strip, ...]]:
+def _steps_ahead(fit: LatentAction, bodies: Mapping[Body, Transitions]) -> tuple[list[AuditScore], tuple[Drawing, ...]]:
     """Predict held-out episodes several steps ahead from their first observation, and score the predictions."""
     follows = {body: each.follows() for body, each in bodies.items()}
     n_steps = min(N_STEPS, *(int(_lengths(each).max()) for each in follows.values()))
     scores: list[AuditScore] = []
-    strips: list[Strip] = []
+    strips: list[Drawing] = []
     if fit.dynamics_ is not None or n_steps < 2:
         return scores, ()
     for body, each in bodies.items():
@@ -328,8 +329,8 @@ def _steps_ahead(fit: LatentAction, bodies: Mapping[Body, Transitions]) -> tuple
         scores.append(AuditScore(f"{n_steps} steps of {body} predicted (R²)", value, 0.0))
         if each.are_frames:
             shown = np.stack([frames[0] for part in (true, predicted) for frames in part])
-            picture = contact_sheet(shown.clip(each.before.min(), each.before.max()), columns=n_steps + 1)
-            strips.append(Strip(picture, f"{body}: observed above, predicted below."))
+            sheet = contact_sheet(shown.clip(each.before.min(), each.before.max()), columns=n_steps + 1)
+            strips.append(picture(sheet, f"{body}: observed above, predicted below."))
     return scores, tuple(strips)
 
 
