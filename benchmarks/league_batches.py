@@ -171,6 +171,7 @@ def page() -> None:
         "without labels": [name for name in METHODS if not name.endswith("types")],
         "with labels": [name for name in METHODS if name.endswith("types")],
     }
+    absent = [name for name in METHODS if all(row["method"] != name for row in rows)]
     lines = ["# League of batch correction", ""]
     for which, methods in groups.items():
         lines += [_verdict(rows, which, methods), ""]
@@ -183,6 +184,7 @@ def page() -> None:
         "are never those of the samples that are scored (four folds); the peers see the types that they are scored on.",
         "LEACE is its closed form, by us; ComBat is that of inmoose. All methods have their default settings.",
         "",
+        *([f"Not run yet: {', '.join(absent)}.", ""] if absent else []),
         "Made by `make league-batches`; the record is `benchmarks/results/league_batches.json`.",
     ]
     for study in NAMES:
