@@ -23,7 +23,7 @@ from pindown.data.files import require_in_memory
 from pindown.data.labels import IntArray, as_numbers
 from pindown.data.splits import MIN_HELD_OUT, hold_out
 from pindown.errors import IdentifiabilityWarning, InputError
-from pindown.metrics.arrays import Matrix
+from pindown.metrics.arrays import Matrix, row_keys
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.networks import built, default_network, linear
 from pindown.networks.encoder import Encoder, Make
@@ -189,9 +189,8 @@ def copies(X: np.ndarray) -> IntArray | None:
     >>> copies(x) is None, len(np.unique(copies(np.repeat(x, 2, axis=0))))
     (True, 80)
     """
-    rows = np.ascontiguousarray(X)
-    different, number = np.unique([hash(row.tobytes()) for row in rows], return_inverse=True)
-    return number if MIN_AUDITED_SAMPLES <= len(different) < (1 - COPIES) * len(rows) else None
+    different, number = np.unique(row_keys(X), return_inverse=True)
+    return number if MIN_AUDITED_SAMPLES <= len(different) < (1 - COPIES) * len(X) else None
 
 
 def divide(samples: Samples, rng: np.random.Generator) -> tuple[Samples, Samples]:

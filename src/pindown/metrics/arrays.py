@@ -1,7 +1,7 @@
 """What metrics are given: matrices of finite numbers, labels, halves of the samples; and sums that several share."""
 
 from collections.abc import Sized
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +51,12 @@ def read_matrix(name: str, values: ArrayLike) -> Matrix:
     rounding = np.ptp(matrix, axis=0) <= 4 * eps * np.abs(matrix).max(axis=0)
     matrix[:, rounding] = matrix[0, rounding]
     return matrix
+
+
+def row_keys(X: NDArray[Any]) -> NDArray[np.void]:
+    """Return a value for each sample that can be compared and sorted; equal samples have equal ones."""
+    flat = np.ascontiguousarray(X).reshape(len(X), -1)
+    return flat.view((np.void, flat.dtype.itemsize * flat.shape[1])).ravel()
 
 
 def check_same_samples(name: str, values: Sized, other: str, reference: Sized) -> None:

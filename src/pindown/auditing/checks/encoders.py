@@ -15,7 +15,7 @@ from pindown.auditing.checks.arrays import GAMMA, n_landmarks, read, signal_coor
 from pindown.auditing.checks.conditions import INJECTIVE_ENCODER, STRUCTURE_KEPT
 from pindown.auditing.checks.noise import MIN_SAMPLES, Encode, Noise, noise_left
 from pindown.auditing.checks.verdict import Outcome, Verdict, at_least, bootstrap, judge
-from pindown.metrics.arrays import Matrix
+from pindown.metrics.arrays import Matrix, row_keys
 from pindown.metrics.probes import smooth_regression
 from pindown.networks.folding import THRESHOLD, Folding
 from pindown.networks.preprocessing import SAMPLES_PER_DIRECTION
@@ -209,7 +209,7 @@ def distinct_latents(encode: Encode, X: ArrayLike, *, noise: Noise | None = None
     """
     rng, rows = np.random.default_rng(random_state), np.asarray(X)
     noise = noise_left(encode, rows) if noise is None else noise
-    _, first = np.unique([hash(row.tobytes()) for row in np.ascontiguousarray(rows)], return_index=True)
+    _, first = np.unique(row_keys(rows), return_index=True)
     different = np.sort(first)  # equal samples would be each other's neighbours
     rows, latents = rows[different], whitened(read("latents", encode(rows))[different])
     if len(rows) < MIN_SAMPLES or not latents.shape[1]:

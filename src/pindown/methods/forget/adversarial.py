@@ -128,7 +128,7 @@ class AdversarialObjective(nn.Module):
         self.went_back, self.chance_loss = False, nuisance.chance_loss()
         self.averaged = nn.ModuleList(map(copy.deepcopy, networks[::2])).requires_grad_(False)  # encoder and decoder
         self.first_averaged = int((1 - AVERAGED_FRACTION) * n_steps)
-        self.register_buffer("worth", worth)
+        self.register_buffer("worth", worth.contiguous())
         self.register_buffer("label_weights", torch.as_tensor(nuisance.label_weights()))
         self.register_buffer("now", torch.zeros(1, dtype=torch.int64))
         self.register_buffer("trace", torch.zeros(n_steps, 3))
