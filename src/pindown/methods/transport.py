@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 from sklearn.utils import check_consistent_length
 from torch import Tensor, nn
 
-from pindown.metrics.arrays import Matrix
+from pindown.metrics.arrays import Labels, Matrix
 
 N_ROUNDS, N_KNOTS = 300, 64  # rounds, and quantiles along an axis
 SHRINKAGE = 0.5  # fraction of the sampling variance of quantiles by which moves are shrunk
@@ -105,22 +105,22 @@ class SlicedTransport(nn.Module):
             return cls(z.new_zeros(0, k, k), *[z.new_zeros(0, *still.shape)] * 2)
         return cls(*(torch.stack(part) for part in zip(*rounds, strict=True)))
 
-    def forward(self, z: Any, group: Any) -> Tensor:
+    def forward(self, z: Tensor | Matrix, group: Tensor | Labels) -> Tensor:
         """Map latents (n, k) with these numbers of groups to the distribution of all; in float64."""
-        z, group = self._placed(z, group)
+        x, level = self._placed(z, group)
         for rotation, quantiles, moves in zip(self.rotations, self.quantiles, self.moves, strict=True):
-            z = _moved(z @ rotation, group, quantiles, moves) @ rotation.mT
-        return z
+            x = _moved(x @ rotation, level, quantiles, moves) @ rotation.mT
+        return x
 
-    def inverse(self, z: Any, group: Any) -> Tensor:
+    def inverse(self, z: Tensor | Matrix, group: Tensor | Labels) -> Tensor:
         """Return the latents that `forward` maps to these."""
-        z, group = self._placed(z, group)
+        x, level = self._placed(z, group)
         rounds = (part.flip(0) for part in (self.rotations, self.quantiles, self.moves))
         for rotation, quantiles, moves in zip(*rounds, strict=True):
-            z = _moved(z @ rotation, group, quantiles + moves, -moves) @ rotation.mT
-        return z
+            x = _moved(x @ rotation, level, quantiles + moves, -moves) @ rotation.mT
+        return x
 
-    def _placed(self, z: Any, group: Any) -> tuple[Tensor, Tensor]:
+    def _placed(self, z: Tensor | Matrix, group: Tensor | Labels) -> tuple[Tensor, Tensor]:
         check_consistent_length(z, group)
         return torch.as_tensor(z).to(self.rotations), torch.as_tensor(group, device=self.rotations.device)
 

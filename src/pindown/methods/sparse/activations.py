@@ -33,7 +33,7 @@ class _Reached(Exception):  # noqa: N818 (not an error: what follows the layer i
     """The layer has been run."""
 
 
-def every_token(output: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
+def every_token(output: Tensor, batch: object) -> tuple[Tensor, Tensor]:
     """Return one sample per position of a sequence, (n, …, d) → (n·…, d), unless an attention mask excludes it.
 
     Examples
@@ -51,7 +51,7 @@ def every_token(output: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
     return samples[kept.to(samples.device)], of[kept.cpu()]
 
 
-def every_position(output: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
+def every_position(output: Tensor, batch: object) -> tuple[Tensor, Tensor]:
     """Return one sample per position of an image, with its channels as features: (n, c, h, w) → (n·h·w, c).
 
     Examples
@@ -62,7 +62,7 @@ def every_position(output: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
     return every_token(output.movedim(1, -1), None)
 
 
-def every_input(output: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
+def every_input(output: Tensor, batch: object) -> tuple[Tensor, Tensor]:
     """Return one sample per input, with all numbers of the output as features: (n, …) → (n, d)."""
     return output.flatten(1), torch.arange(len(output))
 
@@ -211,7 +211,7 @@ class _Extraction:
                     raise _other_call("inputs", self.place, f"`inputs` has other batches than those of {shard['file']}")
         return sum(shard["inputs"] for shard in shards), shards
 
-    def _check_first(self, batch: Any, digest: str) -> None:
+    def _check_first(self, batch: object, digest: str) -> None:
         """Raise if the first batch is another one, or the model turns it into other activations."""
         if digest != self.record["first_sha256"]:
             raise _other_call("inputs", self.place, "the first batch of `inputs` is another one")
@@ -223,13 +223,15 @@ class _Extraction:
                 "inputs", self.place, "the model turns the first batch of `inputs` into other activations"
             )
 
-    def _of(self, batch: Any) -> tuple[Tensor, Tensor, int]:
+    def _of(self, batch: object) -> tuple[Tensor, Tensor, int]:
         """Return the samples of a batch, the input that each belongs to, and the number of inputs."""
         output = _output(self.model, self.part, batch)
         samples, of = self.samples(output, batch)
         return samples.to(self.dtype).cpu(), of.cpu(), len(output)
 
-    def _write(self, found: list[tuple[Tensor, Tensor]], n_batches: int, n_inputs: int, digest: Any) -> dict[str, Any]:
+    def _write(
+        self, found: list[tuple[Tensor, Tensor]], n_batches: int, n_inputs: int, digest: hashlib._Hash
+    ) -> dict[str, Any]:
         from safetensors.torch import save_file
 
         path = self.place / shard_name(len(self.record["shards"]))
@@ -243,11 +245,11 @@ class _Extraction:
         return shard
 
 
-def _output(model: nn.Module, part: nn.Module, batch: Any) -> Tensor:
+def _output(model: nn.Module, part: nn.Module, batch: object) -> Tensor:
     """Run a model up to a layer, and return the output of the layer."""
-    caught: list[Any] = []
+    caught: list[object] = []
 
-    def catch(module: nn.Module, args: Any, output: Any) -> None:
+    def catch(module: nn.Module, args: object, output: object) -> None:
         caught.append(output)
         raise _Reached
 
@@ -278,14 +280,14 @@ def _output(model: nn.Module, part: nn.Module, batch: Any) -> Tensor:
     return found
 
 
-def _first_tensor(output: Any) -> Tensor | None:
+def _first_tensor(output: object) -> Tensor | None:
     if isinstance(output, Tensor):
         return output
     parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ()
     return next((found for part in parts if (found := _first_tensor(part)) is not None), None)
 
 
-def _on(value: Any, device: torch.device) -> Any:
+def _on(value: object, device: torch.device) -> object:
     return value.to(device) if isinstance(value, Tensor) else value
 
 
@@ -348,7 +350,7 @@ def _other_call(argument: str, place: Path, why: str) -> InputError:
     )
 
 
-def _update(digest: Any, value: Any) -> None:
+def _update(digest: hashlib._Hash, value: object) -> None:
     """Add a tensor, an array, or anything that is made of such and of plain values, to a checksum."""
     match value:
         case Tensor() | np.ndarray():
