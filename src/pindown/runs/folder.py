@@ -92,10 +92,7 @@ class Run:
         return self.path / "checkpoint" / "fit.safetensors"
 
     def kind(self, address: str | None = None) -> type[BaseEncoder]:
-        """Return the class of the estimator: one that is installed, or the one at the address that the user gives.
-
-        A record cannot choose what is imported.
-        """
+        """Return the class of the estimator: installed, or at the user's address; a record cannot choose it."""
         name = self.recipe.estimator
         kind = installed(name) if address is None else find(address)
         if kind is None or (address is not None and kind is not installed(name) and address != name):

@@ -138,19 +138,7 @@ def read_value(name: str, text: str) -> Any:
 
 @dataclass(frozen=True)
 class Recipe:
-    """An estimator and its parameters, as text and numbers.
-
-    Parameters
-    ----------
-    estimator : str
-        Its name, or its address: see `pindown.methods.registry.find`.
-    n_components, max_iter : int or None
-        None: what the plan says, or the estimator's own default.
-    seed : int
-        Its random state.
-    options : mapping of str to str
-        Other parameters, as `read_value` reads them.
-    """
+    """An estimator and its parameters, as text and numbers; None is what the plan or the estimator chooses."""
 
     estimator: str
     n_components: int | None = None

@@ -104,10 +104,7 @@ class Structured(Process):
         return self.mixing.nonlinearity(self.marginal.sample(n, random_state=0, dtype=torch.float64))
 
     def injectivity(self, n: int = 4_000) -> float:
-        """Return the least singular value of the standardised Jacobian over n samples; near 0, x loses latents.
-
-        This is a local measure: distant latents may still have similar observations.
-        """
+        """Return the least singular value of the standardised Jacobian over n samples; near 0, x loses latents."""
         z = self.marginal.sample(n, random_state=0, dtype=torch.float64)
         gradients = self.mixing.gradients(z) * z.std(0) / self.mixing(z).std(0)[:, None]
         return float(torch.linalg.svdvals(gradients)[:, -1].min())

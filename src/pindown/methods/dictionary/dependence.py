@@ -103,13 +103,7 @@ def mean_changes(decoder: Decoder, z: Tensor, found: Outputs, directions: Matrix
 
 
 def widest_gap(dependence: Matrix, least: float = FAINT, most: float = STRONG) -> float:
-    """Return the middle, on a logarithmic scale, of the widest gap between strengths within bounds.
-
-    Examples
-    --------
-    >>> round(widest_gap(np.array([[1.0, 0.03], [0.06, 0.5]])), 3)
-    0.095
-    """
+    """Return the middle, on a logarithmic scale, of the widest gap between strengths within bounds."""
     inside = np.sort(dependence[(dependence > least) & (dependence < most)])
     edges = np.log(np.concatenate([[least], inside, [most]]))
     widest = np.diff(edges).argmax()

@@ -53,17 +53,6 @@ def rotation_optima(
 
     The logarithm counts as the L0 norm of the theorem does; the L1 norm may prefer more but smaller dependencies.
 
-    Parameters
-    ----------
-    moments
-        The matrices M_i, (m, d, d), of standardised derivatives by white latents.
-    epsilon
-        Derivative that hardly counts.
-    n_starts
-        Random orthogonal matrices to start from.
-    random_state
-        Seed of the starts.
-
     Examples
     --------
     Three observed variables depend on the first latent, the second, and both, behind a rotation:

@@ -62,15 +62,7 @@ def worth_rebuilding(white: NDArray[Any], spread: NDArray[np.float64], level: ND
 
 
 def encoder_behind(first: Preprocessing, device: torch.device) -> Callable[[int, int], nn.Module]:
-    """Return the function that makes an encoder of leading directions: a linear path plus convolutions of the images.
-
-    Examples
-    --------
-    >>> from pindown.data import ArraySource
-    >>> first = whitened(ArraySource(torch.randn(50, 1, 8, 8)))
-    >>> encoder_behind(first, torch.device("cpu"))(*first.shape_out, 2)(torch.zeros(3, 64)).shape
-    torch.Size([3, 2])
-    """
+    """Return what makes an encoder of leading directions: a linear path plus convolutions of the images."""
     back = torch.linalg.pinv(first.linear_map)  # (k, pixels)
     patterns = (back / back.square().sum(0).mean().sqrt()).float()  # pixels have about unit variance
     n_channels, *sizes = first.shape_in
