@@ -110,6 +110,8 @@ def batch_map_summary(est: Forget, inputs: TrainingInput, first: Preprocessing, 
     maps, leak, structure = _cross_fitted(x, seen, known, groups, est, seed)
     reader = NuisanceReader.of(nuisance, kinds, None)
     alone = _alone(maps, x, seen.level, None if known is None else np.asarray(data.given)[rows], reader)
+    types = listed([f"{name} in {level}" for name, level in alone.items()], 5)
+    lone = f" Found in one level only, and left where they are: {types}." if alone else ""
     rare = "the effects of these levels are estimated from few samples, and shrunk towards zero."
     return BatchMapSummary(
         maps.n_components,
@@ -117,7 +119,7 @@ def batch_map_summary(est: Forget, inputs: TrainingInput, first: Preprocessing, 
         alone=alone,
         n_nuisance_directions=(found.n_means, found.n_spreads),
         reader=reader,
-        note=f"{maps.n_components} latents: {maps}.{_in_words(alone)}",
+        note=f"{maps.n_components} latents: {maps}.{lone}",
         maps=maps,
         unknown=_map_of_unknown(first, white, maps.encode(x, seen.level), found),
         chance_loss=nuisance.chance_loss(),
@@ -192,13 +194,6 @@ def _alone(
         found = lone_clusters(number, level)
         names = np.array([f"cluster {c} ({n} samples)" for c, n in enumerate(np.bincount(number))])
     return {str(names[c]): reader.name(e) for c, e in found.items()}
-
-
-def _in_words(alone: Mapping[str, str]) -> str:
-    if not alone:
-        return ""
-    types = listed([f"{name} in {level}" for name, level in alone.items()], 5)
-    return f" Found in one level only, and left where they are: {types}."
 
 
 def _doubts(structure: StructureKept, nuisance: NuisanceTable) -> tuple[str, ...]:
