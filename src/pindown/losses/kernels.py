@@ -1,8 +1,6 @@
-r"""Triton kernels for :mod:`pindown.losses.pairwise`: sums over all pairs without the matrix of all pairs.
+"""Triton kernels for :mod:`pindown.losses.pairwise`, by tiles of pairs.
 
-Both kernels loop over tiles of pairs. The first keeps the running maximum and the running sum of exponentials of each
-row. The second weights the latents of the other side by the softmax. A product runs as three TF32 products, which is as
-exact as float32 and uses the tensor cores. Logarithms and exponentials have base 2, as in the hardware.
+Products run as three TF32 products, as exact as float32; logarithms and exponentials have base 2.
 """
 
 from __future__ import annotations

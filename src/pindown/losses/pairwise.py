@@ -1,12 +1,4 @@
-r"""Log-sum-exp over all pairs, in memory linear in the number of samples.
-
-Every loss that compares each sample with all others (InfoNCE, uniformity, classification with one vector per label)
-needs one quantity,
-
-.. math:: \ell_i = \log \sum_j \exp s(a_i, b_j),
-
-and none needs the matrix of all :math:`s(a_i, b_j)`: blocks of it are computed, and again in the backward pass.
-"""
+"""Log-sum-exp over all pairs, ℓ_i = log Σ_j exp s(a_i, b_j), in memory linear in the number of samples."""
 
 from __future__ import annotations
 

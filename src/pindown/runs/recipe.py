@@ -108,11 +108,6 @@ def read_value(name: str, text: str) -> Any:
     """Parse a text: return a number, a word such as None, or a value that has a name.
 
     A name may have arguments. Of a class they make an instance, of a function they are fixed: ``mlp(hidden=(64, 64))``.
-
-    Examples
-    --------
-    >>> read_value("scale", "1e-3"), read_value("space", "Reals"), read_value("gate", "TopK(8)")
-    (0.001, Reals(), TopK(k=8))
     """
     try:
         tree = ast.parse(text, mode="eval").body

@@ -78,16 +78,6 @@ def oblique_optima(
 
     As factor analysts rotate obliquely where factors correlate. Maps whose latents are nearly the same are left out, so
     that there may be none; their derivatives are large, so the count does not favour them.
-
-    Examples
-    --------
-    Two latents of correlation .6, with a variable of their own each, seen through white latents:
-
-    >>> own = np.linalg.cholesky([[1.0, 0.6], [0.6, 1.0]])  # the gradients by white latents
-    >>> found = oblique_optima(own[:, :, None] * own[:, None], n_starts=8).maps[0]
-    >>> (found.T @ found).round(2).__abs__()
-    array([[1. , 0.6],
-           [0.6, 1. ]])
     """
     return _optima(moments, epsilon, n_starts, random_state, oblique=True)
 
