@@ -120,13 +120,7 @@ def polished(moments: Matrix, linear: Matrix, *, epsilon: float, oblique: bool) 
 
 
 def dependencies(moments: Matrix, maps: Matrix, epsilon: float = EXACT.epsilon) -> Matrix:
-    """Return the soft number of latents that reach an observed variable, on average, after each of some maps.
-
-    Examples
-    --------
-    >>> dependencies(np.diag([1.0, 0.0])[None], np.eye(2)[None]).round(6).tolist()
-    [1.0]
-    """
+    """Return the soft number of latents that reach an observed variable, on average, after each of some maps."""
     counts, (m, d, _) = _count(_squares(moments, _inverse(maps)), epsilon), moments.shape
     return (counts / m - d * math.log(epsilon**2)) / math.log1p(1 / epsilon**2)
 
