@@ -129,7 +129,7 @@ def audit(
             X, y, groups, nuisance = X.X, X.signal, X.groups, nuisance or of_data
         X = X.toarray() if hasattr(X, "toarray") else X
         method, named = Embedder.of(est), Named.read(len(X), nuisance, labels)
-        with stages(f"Audit of {method.title}", n_fits + 5) as begin:
+        with stages(f"Audit of {method.title}", n_fits + 5, est) as begin:
             return audit_embedder(method, X, y, named, groups, n_fits, rng, begin)
     spec = spec_of(est, "audit")
     if nuisance is not None or labels is not None:
@@ -145,7 +145,7 @@ def audit(
     grouped = (X.groups if isinstance(X, Data) else groups) is not None
     n_stages = n_fits + 4 + (samples.role != "nuisance")  # fits, halves, measurements; and a control
     title = f"Audit of {type(est).__name__}"
-    with warnings.catch_warnings(), stages(title, n_stages) as begin:
+    with warnings.catch_warnings(), stages(title, n_stages, est) as begin:
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in the same order
         return _audited(est, samples, n_fits=n_fits, rng=rng, grouped=grouped, begin=begin)
 
@@ -236,9 +236,9 @@ def _together(before: Verdicts, after: Verdicts) -> Verdicts:
 
 
 @contextmanager
-def stages(title: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Yield ``begin(what)``, which shows the stage that begins if there is a terminal."""
-    if not sys.stderr.isatty():
+def stages(title: str, total: int, est: object) -> Iterator[Callable[[str], None]]:
+    """Yield ``begin(what)``, which shows the stage that begins: on a terminal, and unless ``est.verbose`` is off."""
+    if not (sys.stderr.isatty() and getattr(est, "verbose", True)):
         yield lambda what: None
         return
     from rich.console import Console
