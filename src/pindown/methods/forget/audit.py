@@ -289,7 +289,13 @@ def _kept(est: Forget, data: Data) -> Verdicts:
         return ()
     label = _label(est, data)
     levels = np.eye(label.max() + 1)[label]  # which the decoder is given, too
-    return (structure_kept(lambda rows: np.hstack([encode(rows), levels]), data.X, theory.EXACT_RECONSTRUCTION),)
+
+    def given(rows: Matrix) -> Matrix:
+        z = encode(rows)  # batch-specific maps are inverted by a map of each level
+        own = z if est.batch_maps_ is None else (z[:, None] * levels[:, :, None]).reshape(len(z), -1)
+        return np.hstack([own, levels])
+
+    return (structure_kept(given, data.X, theory.EXACT_RECONSTRUCTION),)
 
 
 def _summary(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any) -> ForgetSummary | None:

@@ -269,19 +269,13 @@ def fit_batch_maps(
 
     Parameters
     ----------
-    x : array (n, d)
-        The samples.
-    batch : array (n,)
-        Index of each sample's batch.
-    n_batches : int
-        Number of batches.
+    x, batch, n_batches : array (n, d), array (n,), int
+        Samples, the index of the batch of each, and the number of batches.
     n_components : int or None
         Number of latents. None: up to 30 features, or principal components, are all kept; of others, the components
         above noise.
     labels : array (n,) or None
         Known classes, which replace clusters; −1 where a class is unknown.
-    random_state : int
-        Seed.
 
     Examples
     --------
