@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from pindown import Classify, Forget, audit
+from pindown import Classify, Contrast, Forget, audit
 from pindown.auditing.audit import stages
 
 
@@ -53,3 +53,12 @@ def test_an_audit_has_as_many_stages_as_it_says(monkeypatch, estimator):
     audit(estimator.set_params(verbose=False, random_state=0).fit(X, y), X, y, n_fits=2, random_state=0)
     assert [len(begun)] == totals
     assert begun[:2] == ["fit with another seed"] * 2
+
+
+def test_an_estimator_that_is_not_verbose_shows_no_progress(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with stages("Audit", 3, Contrast(verbose=False)) as begin:
+        begin("fit with another seed")
+    assert terminal.getvalue() == ""

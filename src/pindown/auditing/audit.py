@@ -236,7 +236,7 @@ def _together(before: Verdicts, after: Verdicts) -> Verdicts:
 
 
 @contextmanager
-def stages(title: str, total: int, est: object) -> Iterator[Callable[[str], None]]:
+def stages(title: str, total: int, est: object = None) -> Iterator[Callable[[str], None]]:
     """Yield ``begin(what)``, which shows the stage that begins: on a terminal, and unless ``est.verbose`` is off."""
     if not (sys.stderr.isatty() and getattr(est, "verbose", True)):
         yield lambda what: None
